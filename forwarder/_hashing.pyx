@@ -1,0 +1,94 @@
+# cython: language_level=3
+"""Flow hash and Maglev table from C, without DPDK. Used through `forwarder.hashing`, not directly."""
+
+from cpython cimport array
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+import array
+
+
+cdef extern from "flow.h" nogil:
+    struct hash_key:
+        uint64_t k0
+        uint64_t k1
+
+    struct flow_key_t "flow_key":
+        pass
+
+    void flow_key_fill(flow_key_t *key, const void *source, const void *destination, uint8_t address_length,
+                       uint16_t source_port, uint16_t destination_port, uint8_t protocol)
+    uint64_t c_flow_hash "flow_hash"(const hash_key *key, const flow_key_t *flow)
+    uint64_t c_flow_client_hash "flow_client_hash"(const hash_key *key, const flow_key_t *flow)
+
+
+cdef extern from "maglev.h" nogil:
+    struct maglev_member:
+        uint32_t offset
+        uint32_t skip
+        uint32_t weight
+
+    void maglev_permutation(const void *name, size_t length, uint32_t size, maglev_member *member)
+    int maglev_populate(const maglev_member *members, uint32_t count, uint32_t size, uint16_t *slots)
+
+
+cdef extern from "arpa/inet.h" nogil:
+    uint16_t htons(uint16_t value)
+
+
+cdef uint64_t _hash(bytes key, bytes source, bytes destination, uint16_t source_port,
+                    uint16_t destination_port, uint8_t protocol, bint client) except? 0:
+    cdef hash_key words
+    cdef flow_key_t flow
+    if len(key) != 16:
+        raise ValueError(f"the hash key has {len(key)} bytes, not 16")
+    if len(source) != len(destination) or len(source) not in (4, 16):
+        raise ValueError("source and destination must both have 4 or both have 16 bytes")
+    words.k0 = int.from_bytes(key[:8], "little")
+    words.k1 = int.from_bytes(key[8:], "little")
+    flow_key_fill(&flow, <const char *>source, <const char *>destination, <uint8_t>len(source),
+                  htons(source_port), htons(destination_port), protocol)
+    return c_flow_client_hash(&words, &flow) if client else c_flow_hash(&words, &flow)
+
+
+def flow_hash(bytes key, bytes source, bytes destination, source_port, destination_port, protocol):
+    """The 64-bit flow hash of a 5-tuple; addresses packed, ports as numbers. See `flow.h`."""
+    return _hash(key, source, destination, source_port, destination_port, protocol, False)
+
+
+def client_hash(bytes key, bytes source, bytes destination, protocol):
+    """The 64-bit hash of addresses and protocol only, for `affinity: client`."""
+    return _hash(key, source, destination, 0, 0, protocol, True)
+
+
+def permutation(bytes name, uint32_t size):
+    """(offset, skip) of a backend name in a table of `size` slots."""
+    cdef maglev_member member
+    if size < 2:
+        raise ValueError("a table has at least two slots")
+    maglev_permutation(<const char *>name, len(name), size, &member)
+    return member.offset, member.skip
+
+
+def populate(offsets, skips, weights, uint32_t size):
+    """An array("H") of `size` positions, filled from permutations in order of name. Runs without the GIL."""
+    cdef uint32_t count = len(weights)
+    cdef uint32_t i
+    cdef int rc
+    cdef array.array slots = array.array("H")
+    cdef maglev_member *members = <maglev_member *>calloc(count + 1, sizeof(maglev_member))
+    if members == NULL:
+        raise MemoryError("Maglev table")
+    try:
+        for i in range(count):
+            members[i].offset = offsets[i]
+            members[i].skip = skips[i]
+            members[i].weight = weights[i]
+        array.resize(slots, size)
+        with nogil:
+            rc = maglev_populate(members, count, size, slots.data.as_ushorts)
+    finally:
+        free(members)
+    if rc < 0:
+        raise ValueError(f"no Maglev table of {size} slots for {count} members (errno {-rc})")
+    return slots

@@ -1,0 +1,36 @@
+"""The digest of a forwarding state: equal on all nodes that would treat every packet alike."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from forwarder.hashing import maglev
+
+State = Mapping[str, Any]
+Builder = Callable[[Mapping[str, int], int], maglev.Table]
+
+
+def table_weights(vip: Mapping[str, Any]) -> dict[str, int]:
+    """{name: weight} of the members of a vip (as in the state message) that own slots."""
+    return {name: weight for name, weight, status in vip["members"] if status == "up" and weight > 0}
+
+
+def state_digest(state: State, build: Builder = maglev.build) -> str:
+    """SHA-256 hex over the sorted vips, members, weights and tables of a state message.
+
+    `build` makes the tables; a caller that keeps a cache of them passes it here.
+    """
+    addresses = state["backends"]
+    vips = []
+    for vip in sorted(state["vips"], key=lambda v: v["name"]):
+        members = sorted(vip["members"])
+        table = build(table_weights(vip), vip["table_size"])
+        vips.append(
+            [
+                *(vip[key] for key in ("name", "address", "protocol", "port", "scheduler", "affinity")),
+                [[name, addresses[name], weight, status] for name, weight, status in members],
+                table.digest,
+            ]
+        )
+    return hashlib.sha256(json.dumps(vips, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,66 @@
+"""The Maglev table of a set of weighted names (Eisenbud et al., NSDI 2016; weights as in DESIGN 5).
+
+A table is a function of (names, weights, size) alone, so that all nodes build the same one.
+"""
+
+import hashlib
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from forwarder import _hashing
+from forwarder.hashing.primes import is_prime
+
+MAX_SIZE = 1 << 24
+MAX_MEMBERS = 0xFFFE
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`slots[i]` is the position in `names` of the owner of slot i; no slots when there are no names."""
+
+    names: tuple[str, ...]
+    size: int
+    slots: "array[int]"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over size, names and slots (16-bit little-endian): equal exactly for equal tables."""
+        slots = self.slots
+        if sys.byteorder == "big":
+            slots = array("H", slots)
+            slots.byteswap()
+        header = "\0".join((str(self.size), *self.names, ""))
+        return hashlib.sha256(header.encode() + slots.tobytes()).hexdigest()
+
+    def counts(self) -> dict[str, int]:
+        """Slots per name."""
+        owned = Counter(self.slots)
+        return {name: owned[position] for position, name in enumerate(self.names)}
+
+
+def build(weights: Mapping[str, int], size: int) -> Table:
+    """The table of `size` slots for {name: weight}. Names of weight 0 own nothing and are left out.
+
+    Raises ValueError for a size that is not a prime, negative weights or too many names.
+    """
+    if not is_prime(size) or size > MAX_SIZE:
+        raise ValueError(f"table size {size} is not a prime of at most {MAX_SIZE}")
+    if any(weight < 0 for weight in weights.values()):
+        raise ValueError("a weight is negative")
+    encoded = sorted(name.encode() for name, weight in weights.items() if weight > 0)
+    if len(encoded) > MAX_MEMBERS:
+        raise ValueError(f"{len(encoded)} backends in one table; at most {MAX_MEMBERS}")
+    names = tuple(name.decode() for name in encoded)
+    if not names:
+        return Table((), size, array("H"))
+    permutations = [_hashing.permutation(name, size) for name in encoded]
+    slots = _hashing.populate(
+        [offset for offset, _ in permutations],
+        [skip for _, skip in permutations],
+        [weights[name] for name in names],
+        size,
+    )
+    return Table(names, size, slots)

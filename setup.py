@@ -1,0 +1,71 @@
+"""Builds the two extensions: forwarder._hashing (plain C) and forwarder._dataplane (C on DPDK)."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
+# Cython's own output is not ours to mend: its warnings are not errors.
+CYTHON_WARNINGS = ["-Wno-error=unused-function", "-Wno-error=cast-function-type", "-Wno-error=sign-compare"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if os.environ.get("MAGLEV_SANITIZE") else []
+COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
+
+DATAPLANE_SOURCES = [
+    "capture.c",
+    "conn_table.c",
+    "counters.c",
+    "dataplane.c",
+    "encap.c",
+    "handles.c",
+    "muxing.c",
+    "packet_pool.c",
+    "parse.c",
+    "port.c",
+    "state.c",
+    "stats.c",
+    "steering.c",
+    "vip_table.c",
+    "worker.c",
+]
+
+
+def pkg_config(option: str) -> list[str]:
+    """Flags for libdpdk; exits with the name of the Debian package when it is missing."""
+    try:
+        answer = subprocess.run(["pkg-config", option, "libdpdk"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        sys.exit(
+            "libdpdk was not found by pkg-config: install it with `apt-get install libdpdk-dev pkg-config` "
+            "(Debian 12 has DPDK 22.11), or build only the hashing part with MAGLEV_WITHOUT_DPDK=1."
+        )
+    return shlex.split(answer.stdout)
+
+
+def extensions() -> list[Extension]:
+    hashing = Extension(
+        "forwarder._hashing",
+        ["forwarder/_hashing.pyx", "csrc/maglev.c"],
+        include_dirs=["csrc"],
+        depends=["csrc/maglev.h", "csrc/flow.h", "csrc/siphash.h"],
+        extra_compile_args=COMMON,
+        extra_link_args=SANITIZE,
+    )
+    if os.environ.get("MAGLEV_WITHOUT_DPDK"):
+        return [hashing]
+    headers = sorted(os.path.join("csrc", name) for name in os.listdir("csrc") if name.endswith(".h"))
+    dataplane = Extension(
+        "forwarder._dataplane",
+        ["forwarder/_dataplane.pyx", *(os.path.join("csrc", name) for name in DATAPLANE_SOURCES)],
+        include_dirs=["csrc"],
+        depends=[*headers, "forwarder/dataplane.pxd"],
+        extra_compile_args=[*pkg_config("--cflags"), *COMMON],
+        extra_link_args=[*pkg_config("--libs"), "-lpcap", *SANITIZE],
+    )
+    return [hashing, dataplane]
+
+
+setup(ext_modules=cythonize(extensions(), language_level=3))
