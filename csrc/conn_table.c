@@ -1,0 +1,242 @@
+#include "conn_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "parse.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+enum { CLOCK_MASK = (1 << CONN_CLOCK_BITS) - 1 };
+
+static uint64_t pack(const struct conn_entry *e)
+{
+	return (e->seen & CLOCK_MASK) | (uint64_t)e->state << 20 | (uint64_t)e->vip << 22 |
+	       (uint64_t)e->generation << 36 | (uint64_t)e->backend << 48;
+}
+
+static struct conn_entry unpack(uint64_t word)
+{
+	return (struct conn_entry){
+		.seen = word & CLOCK_MASK,
+		.state = (enum conn_state)(word >> 20 & 3),
+		.vip = word >> 22 & (CONN_MAX_VIPS - 1),
+		.generation = word >> 36 & CONN_MAX_GENERATION,
+		.backend = (uint16_t)(word >> 48),
+	};
+}
+
+// Readers in other threads see whole words; the owner needs no order among them.
+static void store(uint64_t *word, uint64_t value)
+{
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+static bool expired(const struct conn_table *t, uint64_t word, uint32_t now)
+{
+	uint32_t age = (now - (uint32_t)word) & CLOCK_MASK;
+
+	return age > t->timeouts.seconds[word >> 20 & 3];
+}
+
+static struct conn_bucket *bucket_of(const struct conn_table *t, uint64_t flow_hash)
+{
+	return &t->buckets[(flow_hash & 0xffffffff) * t->bucket_count >> 32];
+}
+
+uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
+{
+	uint32_t match = 0;
+
+	for (int w = 0; w < CONN_WAYS; w++)
+		match |= (uint32_t)(b->tag[w] == tag) << w;
+	return match;
+}
+
+uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
+{
+#ifdef __SSE2__
+	__m128i four = _mm_load_si128((const __m128i *)b->tag);
+	__m128i equal = _mm_cmpeq_epi32(four, _mm_set1_epi32((int)tag));
+
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(equal)) | (uint32_t)(b->tag[4] == tag) << 4;
+#else
+	return conn_match_scalar(b, tag);
+#endif
+}
+
+static void forget(struct conn_table *t, uint64_t *word)
+{
+	struct conn_entry old = unpack(*word);
+
+	store(word, 0);
+	t->counters.live--;
+	t->vip_live[old.vip]--;
+	t->backend_live[old.backend]--;
+}
+
+static void remember(struct conn_table *t, struct conn_bucket *b, int way, uint32_t tag, const struct conn_entry *e)
+{
+	b->tag[way] = tag;
+	store(&b->entry[way], pack(e));
+	t->counters.live++;
+	t->vip_live[e->vip]++;
+	t->backend_live[e->backend]++;
+}
+
+static uint32_t bucket_count(uint32_t entries)
+{
+	return (entries + CONN_WAYS - 1) / CONN_WAYS;
+}
+
+size_t conn_table_memory(uint32_t entries)
+{
+	return (size_t)bucket_count(entries) * sizeof(struct conn_bucket) +
+	       (CONN_MAX_VIPS + CONN_MAX_BACKENDS) * sizeof(uint32_t);
+}
+
+void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const struct conn_timeouts *timeouts)
+{
+	memset(t, 0, sizeof(*t));
+	t->buckets = memory;
+	t->bucket_count = bucket_count(entries);
+	t->vip_live = (uint32_t *)(t->buckets + t->bucket_count);
+	t->backend_live = t->vip_live + CONN_MAX_VIPS;
+	t->timeouts = *timeouts;
+}
+
+int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found)
+{
+	const struct conn_bucket *b = bucket_of(t, flow_hash);
+	uint32_t match = conn_match_simd(b, (uint32_t)(flow_hash >> 32));
+
+	for (; match != 0; match &= match - 1) {
+		int way = __builtin_ctz(match);
+		uint64_t word = b->entry[way];
+
+		// The vip is part of the match: a colliding tag never leads to another service's backend.
+		if (word != 0 && (word >> 22 & (CONN_MAX_VIPS - 1)) == vip && !expired(t, word, now)) {
+			*found = unpack(word);
+			return way;
+		}
+	}
+	return -1;
+}
+
+static enum conn_state next_state(const struct conn_entry *e, uint8_t tcp_flags, uint32_t now)
+{
+	if (e->state == CONN_DATAGRAM)
+		return CONN_DATAGRAM;
+	if (e->state == CONN_CLOSING || (tcp_flags & (TCP_FIN | TCP_RST)) != 0)
+		return CONN_CLOSING;
+	// A flood's packets come once: only a flow that is still there a tick later is worth a long timer.
+	if (e->state == CONN_HALF_OPEN && (tcp_flags & TCP_SYN) == 0 && e->seen != (now & CLOCK_MASK))
+		return CONN_ESTABLISHED;
+	return e->state;
+}
+
+void conn_seen(struct conn_table *t, uint64_t flow_hash, int way, struct conn_entry *found, uint8_t tcp_flags,
+	       uint32_t now)
+{
+	enum conn_state state = next_state(found, tcp_flags, now);
+
+	if (state == found->state && found->seen == (now & CLOCK_MASK))
+		return;
+	found->state = state;
+	found->seen = now & CLOCK_MASK;
+	store(&bucket_of(t, flow_hash)->entry[way], pack(found));
+}
+
+// The way for a new entry: the flow's own old one, an empty, an expired or a half-open one; -1 when all are needed.
+static int choose_way(const struct conn_table *t, const struct conn_bucket *b, uint32_t tag, uint16_t vip,
+		      uint32_t now)
+{
+	int empty = -1, stale = -1, half_open = -1;
+
+	for (int w = 0; w < CONN_WAYS; w++) {
+		uint64_t word = b->entry[w];
+
+		if (word == 0)
+			empty = w;
+		else if (b->tag[w] == tag && (word >> 22 & (CONN_MAX_VIPS - 1)) == vip)
+			return w;
+		else if (expired(t, word, now))
+			stale = w;
+		else if ((word >> 20 & 3) == CONN_HALF_OPEN)
+			half_open = w;
+	}
+	if (empty >= 0)
+		return empty;
+	return stale >= 0 ? stale : half_open;
+}
+
+bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
+{
+	struct conn_bucket *b = bucket_of(t, flow_hash);
+	uint32_t tag = (uint32_t)(flow_hash >> 32);
+	struct conn_entry e = *entry;
+	int way = choose_way(t, b, tag, e.vip, now);
+
+	if (way < 0) {
+		t->counters.refused++;
+		return false;
+	}
+	if (b->entry[way] != 0) {
+		bool own = b->tag[way] == tag && unpack(b->entry[way]).vip == e.vip;
+
+		if (!own && !expired(t, b->entry[way], now))
+			t->counters.evicted++;
+		forget(t, &b->entry[way]);
+	}
+	e.seen = now;
+	remember(t, b, way, tag, &e);
+	t->counters.inserted++;
+	return true;
+}
+
+bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips)
+{
+	uint64_t capacity = (uint64_t)t->bucket_count * CONN_WAYS;
+
+	if (t->counters.live * 4 <= capacity * 3)
+		return true;
+	return (uint64_t)t->vip_live[vip] * vips < capacity;
+}
+
+void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now)
+{
+	for (; buckets > 0; buckets--) {
+		struct conn_bucket *b = &t->buckets[t->sweep_at];
+
+		for (int w = 0; w < CONN_WAYS; w++)
+			if (b->entry[w] != 0 && expired(t, b->entry[w], now))
+				forget(t, &b->entry[w]);
+		t->sweep_at = t->sweep_at + 1 < t->bucket_count ? t->sweep_at + 1 : 0;
+	}
+}
+
+void conn_flush(struct conn_table *t, uint16_t backend)
+{
+	for (uint32_t i = 0; i < t->bucket_count; i++)
+		for (int w = 0; w < CONN_WAYS; w++) {
+			uint64_t *word = &t->buckets[i].entry[w];
+
+			if (*word != 0 && unpack(*word).backend == backend)
+				forget(t, word);
+		}
+}
+
+uint64_t conn_count_alive(const struct conn_table *t, uint32_t now)
+{
+	uint64_t alive = 0;
+
+	for (uint32_t i = 0; i < t->bucket_count; i++)
+		for (int w = 0; w < CONN_WAYS; w++) {
+			uint64_t word = t->buckets[i].entry[w];
+
+			alive += word != 0 && !expired(t, word, now);
+		}
+	return alive;
+}

@@ -1,0 +1,110 @@
+// Connection table: flow hash -> backend, a bounded cache owned by one worker (DESIGN 6).
+// [pure] An insert may fail; the packet still goes where the Maglev table says.
+//
+// Only the owning worker calls the functions that change a table. Other threads may read counters and buckets with
+// relaxed loads: an entry is one aligned 64-bit word, so it is seen whole or not at all.
+
+#ifndef MAGLEV_CONN_TABLE_H
+#define MAGLEV_CONN_TABLE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum conn_state { CONN_HALF_OPEN, CONN_ESTABLISHED, CONN_CLOSING, CONN_DATAGRAM };
+
+enum {
+	CONN_WAYS = 5,
+	CONN_MAX_BACKENDS = 1 << 16,
+	CONN_MAX_VIPS = 1 << 14,
+	CONN_MAX_GENERATION = (1 << 12) - 1, // generations are 1 .. this
+	CONN_CLOCK_BITS = 20,                // seconds; wraps after 12 days, and the sweep visits every bucket in minutes
+};
+
+// One bucket is one cache line, so a lookup costs one memory access, which the caller has prefetched.
+// entry word, from the low end: clock 20 | state 2 | vip 14 | generation 12 | backend 16; 0 = empty.
+struct conn_bucket {
+	uint32_t tag[CONN_WAYS]; // upper half of the flow hash
+	uint32_t unused;
+	uint64_t entry[CONN_WAYS];
+} __attribute__((aligned(64)));
+static_assert(sizeof(struct conn_bucket) == 64, "a bucket is one cache line");
+
+// What an entry says, unpacked.
+struct conn_entry {
+	uint16_t backend;    // stable index of the backend
+	uint16_t generation; // of that index; tells a reused index from its former owner
+	uint16_t vip;        // stable index of the vip
+	enum conn_state state;
+	uint32_t seen; // clock of the last packet, in seconds
+};
+
+// Seconds after the last packet, by state; each 1 .. 86400.
+struct conn_timeouts {
+	uint32_t seconds[4];
+};
+
+// Single writer: the owning worker.
+struct conn_counters {
+	uint64_t live;     // entries that hold a flow, expired ones not yet swept included
+	uint64_t inserted; // new entries
+	uint64_t evicted;  // half-open entries that made room for another
+	uint64_t refused;  // inserts that found no room
+};
+
+struct conn_table {
+	struct conn_bucket *buckets; // memory of the caller
+	uint32_t bucket_count;
+	uint32_t sweep_at; // next bucket of the sweep
+	struct conn_timeouts timeouts;
+	struct conn_counters counters;
+	uint32_t *vip_live;     // [CONN_MAX_VIPS] live entries per vip
+	uint32_t *backend_live; // [CONN_MAX_BACKENDS] live entries per backend
+};
+
+// Bytes that a table of `entries` entries needs, 64-byte aligned and zeroed, given to conn_table_init() as `memory`.
+size_t conn_table_memory(uint32_t entries);
+void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const struct conn_timeouts *timeouts);
+
+// Bring the flow's bucket near; call for a whole burst before the first lookup.
+static inline void conn_prefetch(const struct conn_table *t, uint64_t flow_hash)
+{
+	__builtin_prefetch(&t->buckets[(flow_hash & 0xffffffff) * t->bucket_count >> 32], 1);
+}
+
+// The live entry of a flow of this vip. Returns its way (0 .. CONN_WAYS - 1) and fills `found`, or -1.
+int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found);
+
+// One more packet of the entry at `way`: moves its state by the packet's TCP flags and stamps it. `found` is what
+// conn_lookup() said. Writes only when the state or the second changed.
+void conn_seen(struct conn_table *t, uint64_t flow_hash, int way, struct conn_entry *found, uint8_t tcp_flags,
+	       uint32_t now);
+
+// Whether a packet with these flags starts a new flow although an entry is there: a SYN on a closing one.
+static inline bool conn_starts_anew(const struct conn_entry *found, uint8_t tcp_flags)
+{
+	return found->state == CONN_CLOSING && (tcp_flags & 0x06) == 0x02;
+}
+
+// Remember a new flow, or rewrite the one that is there. A full bucket gives up an expired entry first, then a
+// half-open one. Returns false when there is no room: then nothing changed.
+bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now);
+
+// Whether the vip may make new entries: past three quarters full, only within its fair share.
+bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips);
+
+// Clear what has expired in the next `buckets` buckets, going round.
+void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now);
+
+// Forget every flow of one backend. For the owning worker, or when no worker runs.
+void conn_flush(struct conn_table *t, uint16_t backend);
+
+// Entries alive at `now`; reads the whole table.
+uint64_t conn_count_alive(const struct conn_table *t, uint32_t now);
+
+// The two ways to compare tags, equal in result: bit w is set when tag[w] equals `tag`. Public for their tests.
+uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag);
+uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag);
+
+#endif

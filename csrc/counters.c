@@ -1,0 +1,143 @@
+// The counters and questions of dataplane.h: reads of what the stages write, from control threads.
+
+#include "dataplane.h"
+#include "road.h"
+
+uint32_t dataplane_fate_count(void)
+{
+	return FATE_COUNT;
+}
+
+const char *dataplane_fate_name(uint32_t fate)
+{
+	return fate_name((enum fate)fate);
+}
+
+int dataplane_fate_kind(uint32_t fate)
+{
+	return (int)fate_kind((enum fate)fate);
+}
+
+void dataplane_fates(const struct dataplane *d, uint64_t *fates)
+{
+	for (uint32_t f = 0; f < FATE_COUNT; f++) {
+		fates[f] = peek(&d->steering.stats.fates[f]) + peek(&d->muxing.stats.fates[f]);
+		for (uint32_t w = 0; w < d->config.workers; w++)
+			fates[f] += peek(&d->workers[w].stats.fates[f]);
+	}
+}
+
+uint64_t dataplane_own(const struct dataplane *d)
+{
+	return peek(&d->steering.own_received);
+}
+
+uint64_t dataplane_received(const struct dataplane *d)
+{
+	uint64_t received = 0;
+
+	for (uint16_t i = 0; i < d->steering.port_count; i++)
+		received += peek(&d->steering.rings[i].received);
+	return received - dataplane_own(d);
+}
+
+void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices)
+{
+	receive_ring_indices(&d->steering.rings[port], indices);
+	transmit_ring_indices(&d->muxing.rings[port], indices);
+}
+
+static void read_traffic(const struct traffic *t, uint64_t *packets, uint64_t *bytes)
+{
+	*packets = peek(&t->packets);
+	*bytes = peek(&t->bytes);
+}
+
+void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
+{
+	read_traffic(&d->muxing.vips[vip], packets, bytes);
+}
+
+void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
+{
+	read_traffic(&d->muxing.backends[backend], packets, bytes);
+}
+
+uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend)
+{
+	uint64_t flows = 0;
+
+	for (uint32_t i = 0; i < d->config.workers; i++)
+		flows += __atomic_load_n(&d->workers[i].table.backend_live[backend], __ATOMIC_RELAXED);
+	return flows;
+}
+
+uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker)
+{
+	switch (stage) {
+	case STAGE_STEERING:
+		return peek(&d->steering.stats.turns);
+	case STAGE_MUXING:
+		return peek(&d->muxing.stats.turns);
+	default:
+		return peek(&d->workers[worker].stats.turns);
+	}
+}
+
+void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters)
+{
+	const struct conn_table *t = &d->workers[worker].table;
+
+	*counters = (struct worker_counters){
+		.entries = (uint64_t)t->bucket_count * CONN_WAYS,
+		.live = peek(&t->counters.live),
+		.inserted = peek(&t->counters.inserted),
+		.evicted = peek(&t->counters.evicted),
+		.refused = peek(&t->counters.refused),
+	};
+}
+
+uint64_t dataplane_connections(const struct dataplane *d, uint32_t now)
+{
+	uint64_t alive = 0;
+
+	for (uint32_t i = 0; i < d->config.workers; i++)
+		alive += conn_count_alive(&d->workers[i].table, now);
+	return alive;
+}
+
+void dataplane_lookup(const struct dataplane *d, const struct flow_question *q, struct flow_answer *a)
+{
+	const struct state *s = d->state.current; // control threads are the only writers
+	struct flow_key key;
+	struct conn_entry found;
+	const struct worker *w;
+	const struct vip *vip;
+	uint64_t slot_hash;
+	int32_t position;
+
+	flow_key_fill(&key, q->source, q->destination, q->address_length, __builtin_bswap16(q->source_port),
+		      __builtin_bswap16(q->destination_port), q->protocol);
+	*a = (struct flow_answer){.backend = NO_BACKEND, .worker = steering_worker(&d->steering, &key)};
+	w = &d->workers[a->worker];
+	a->hash = slot_hash = flow_hash(&w->key, &key);
+	position = s == NULL ? VIP_NONE
+			     : vip_table_find(&s->vip_table, q->destination, q->address_length, q->protocol,
+					      q->destination_port);
+	if (position == VIP_NONE)
+		return;
+	vip = &s->vips[position];
+	a->vip_found = true;
+	a->vip = vip->id;
+	if (vip->client_affinity)
+		slot_hash = flow_client_hash(&w->key, &key);
+	if (vip->table_size > 0) {
+		a->slot = flow_slot(slot_hash, vip->table_size);
+		a->backend = vip->slots[a->slot];
+	}
+	if (conn_lookup(&w->table, a->hash, vip->id, w->now, &found) >= 0 &&
+	    vip_may_use(vip, s, found.backend, found.generation)) {
+		a->tracked = true;
+		a->backend = found.backend;
+	}
+}

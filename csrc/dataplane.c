@@ -1,0 +1,388 @@
+#include "dataplane.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_launch.h>
+#include <rte_malloc.h>
+#include <rte_pause.h>
+
+#include "road.h"
+
+enum {
+	IDLE_TURNS = 16,           // turns without a packet before a stage that may sleep does
+	SLEEP_FIRST_NS = 20000,    // doubled while nothing comes
+	SLEEP_LONGEST_NS = 320000, // the delay that the first packet after a pause may see, per stage
+};
+
+int dataplane_init(int argc, char **argv)
+{
+	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+}
+
+void dataplane_cleanup(void)
+{
+	rte_eal_cleanup();
+}
+
+uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
+			     uint16_t count)
+{
+	uint32_t stages = config->workers + 2;
+	// The library lets a cache grow to one and a half times its size; the control thread has one too.
+	uint32_t need = stages * 2 * BURST + (stages + 1) * (pool->cache + pool->cache / 2);
+
+	for (uint16_t i = 0; i < count; i++)
+		need += ports[i]->receive_descriptors + ports[i]->transmit_descriptors;
+	return need;
+}
+
+static struct rte_ring *join(const char *name, uint32_t index, uint32_t size, unsigned int flags)
+{
+	char full[RTE_RING_NAMESIZE];
+
+	snprintf(full, sizeof(full), "%s_%u", name, index);
+	return rte_ring_create(full, size, SOCKET_ID_ANY, flags);
+}
+
+static int create_worker(struct dataplane *d, uint32_t i)
+{
+	struct worker *w = &d->workers[i];
+	const struct dataplane_config *c = &d->config;
+	struct conn_timeouts timeouts;
+	unsigned int single = RING_F_SP_ENQ | RING_F_SC_DEQ;
+
+	memcpy(timeouts.seconds, c->connection_seconds, sizeof(timeouts.seconds));
+	d->tables[i] = rte_zmalloc("connection table", conn_table_memory(c->connection_entries), 64);
+	w->in = join("steering_worker", i, c->ring_size, single);
+	w->out = join("worker_muxing", i, c->ring_size, single);
+	if (d->tables[i] == NULL || w->in == NULL || w->out == NULL)
+		return -ENOMEM;
+	conn_table_init(&w->table, d->tables[i], c->connection_entries, &timeouts);
+	w->key = (struct hash_key){c->hash_key[0], c->hash_key[1]};
+	w->state = &d->state;
+	w->next_hops = d->next_hops;
+	w->egress = d->egress;
+	w->collector = d->collector;
+	w->track_always = c->track_always;
+	d->steering.to_worker[i] = w->in;
+	d->muxing.from_worker[i] = w->out;
+	return 0;
+}
+
+static int create_port(struct dataplane *d, struct port *port, uint16_t i)
+{
+	int rc = receive_ring_create(&d->steering.rings[i], d->config.ring_size);
+
+	if (rc == 0)
+		rc = transmit_ring_create(&d->muxing.rings[i], d->config.ring_size);
+	d->steering.ports[i] = port;
+	d->muxing.ports[i] = port;
+	memcpy(d->egress[i].mac, port->mac, sizeof(port->mac));
+	return rc;
+}
+
+static int create_stages(struct dataplane *d, struct port **ports, uint16_t count)
+{
+	struct steering *s = &d->steering;
+	struct muxing *m = &d->muxing;
+	uint32_t workers = d->config.workers;
+	int rc = 0;
+
+	d->own = join("own", 0, OWN_PACKETS, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	d->collector = join("collector", 0, OWN_PACKETS, RING_F_SC_DEQ);
+	d->next_hops = calloc(MAX_NEXT_HOPS, sizeof(*d->next_hops));
+	d->workers = rte_zmalloc("workers", workers * sizeof(*d->workers), 64);
+	m->vips = calloc(CONN_MAX_VIPS, sizeof(*m->vips));
+	m->backends = calloc(CONN_MAX_BACKENDS, sizeof(*m->backends));
+	if (d->own == NULL || d->collector == NULL || d->next_hops == NULL || d->workers == NULL || m->vips == NULL ||
+	    m->backends == NULL)
+		return -ENOMEM;
+	s->own = d->own;
+	s->seed = d->config.steering_seed;
+	s->collector = m->collector = d->collector;
+	s->port_count = m->port_count = count;
+	s->worker_count = m->worker_count = (uint16_t)workers;
+	for (uint16_t i = 0; i < count && rc == 0; i++)
+		rc = create_port(d, ports[i], i);
+	for (uint32_t i = 0; i < workers && rc == 0; i++) {
+		rc = create_worker(d, i);
+		s->freeing[s->freeing_count++] = &d->workers[i].stats;
+	}
+	s->freeing[s->freeing_count++] = &s->stats;
+	s->freeing[s->freeing_count++] = &m->stats;
+	return rc != 0 ? rc : state_slot_create(&d->state, workers);
+}
+
+struct dataplane *dataplane_new(const struct dataplane_config *config, struct packet_pool *pool, struct port **ports,
+				uint16_t count, int *error)
+{
+	struct dataplane *d;
+	uint32_t need;
+
+	*error = -EINVAL;
+	if (count == 0 || count > MAX_PORTS || config->workers == 0 || config->workers > MAX_WORKERS)
+		return NULL;
+	*error = -ENOMEM;
+	d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
+	if (d == NULL)
+		return NULL;
+	memset(d, 0, sizeof(*d));
+	d->config = *config;
+	d->pool = pool;
+	need = dataplane_pool_need(config, pool, ports, count);
+	*error = need <= pool->size ? create_stages(d, ports, count) : -ENOSPC;
+	if (*error != 0) {
+		dataplane_delete(d);
+		return NULL;
+	}
+	// Two bursts per stage are on the road; what may wait in rings comes on top.
+	d->steering.capacity = pool->size - need + (config->workers + 2) * 2 * BURST;
+	return d;
+}
+
+static void drain(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+
+	while (ring != NULL && rte_ring_dequeue(ring, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(ring);
+}
+
+void dataplane_delete(struct dataplane *d)
+{
+	if (d == NULL)
+		return;
+	dataplane_stop(d);
+	for (uint16_t i = 0; i < MAX_PORTS; i++) {
+		receive_ring_free(&d->steering.rings[i]);
+		transmit_ring_free(&d->muxing.rings[i]);
+	}
+	for (uint32_t i = 0; d->workers != NULL && i < d->config.workers; i++) {
+		drain(d->workers[i].in);
+		drain(d->workers[i].out);
+		rte_free(d->tables[i]);
+	}
+	drain(d->own);
+	drain(d->collector);
+	state_slot_free(&d->state);
+	rte_free(d->workers);
+	free(d->next_hops);
+	free(d->muxing.vips);
+	free(d->muxing.backends);
+	free(d);
+}
+
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts)
+{
+	d->egress[port].mtu = mtu;
+	d->egress[port].punts = punts;
+}
+
+void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac)
+{
+	uint64_t word = 0;
+
+	if (mac != NULL) {
+		memcpy(&word, mac, 6);
+		word |= (uint64_t)port << 48 | 1ULL << 63;
+	}
+	__atomic_store_n(&d->next_hops[index].word, word, __ATOMIC_RELAXED); // complete in itself
+}
+
+void dataplane_publish(struct dataplane *d, struct state *s)
+{
+	state_publish(&d->state, s);
+}
+
+// What a stage does when there was nothing to do.
+static void idle(enum idle_policy policy, uint32_t turns)
+{
+	struct timespec pause = {0};
+	uint32_t doublings = (turns - IDLE_TURNS) / IDLE_TURNS;
+
+	if (policy == IDLE_SPIN || turns < IDLE_TURNS) {
+		rte_pause();
+	} else if (policy == IDLE_YIELD) {
+		sched_yield();
+	} else {
+		pause.tv_nsec = doublings < 4 ? SLEEP_FIRST_NS << doublings : SLEEP_LONGEST_NS;
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
+	}
+}
+
+static bool stopping(const struct dataplane *d)
+{
+	return __atomic_load_n(&d->stop, __ATOMIC_RELAXED);
+}
+
+static int steering_loop(void *argument)
+{
+	struct dataplane *d = argument;
+	uint32_t idle_turns = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1000UL); // the default of 50 us would double a short sleep
+	while (!stopping(d)) {
+		uint32_t handled = steering_turn(&d->steering);
+
+		count(&d->steering.stats.turns, 1);
+		idle_turns = handled > 0 ? 0 : idle_turns + 1;
+		if (handled == 0)
+			idle(d->config.idle, idle_turns);
+	}
+	return 0;
+}
+
+static int muxing_loop(void *argument)
+{
+	struct dataplane *d = argument;
+	uint32_t idle_turns = 0;
+
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	while (!stopping(d)) {
+		uint32_t moved = muxing_turn(&d->muxing);
+
+		count(&d->muxing.stats.turns, 1);
+		idle_turns = moved > 0 ? 0 : idle_turns + 1;
+		if (moved == 0)
+			idle(d->config.idle, idle_turns);
+	}
+	return 0;
+}
+
+static uint32_t own_index(const struct dataplane *d)
+{
+	uint32_t i = 0;
+
+	while (d->lcores[1 + i] != rte_lcore_id())
+		i++;
+	return i;
+}
+
+static int worker_loop(void *argument)
+{
+	struct dataplane *d = argument;
+	uint32_t index = own_index(d), idle_turns = 0;
+	struct worker *w = &d->workers[index];
+	uint64_t second = rte_get_tsc_hz(), next = rte_rdtsc() + second;
+
+	prctl(PR_SET_TIMERSLACK, 1000UL);
+	rte_rcu_qsbr_thread_register(d->state.readers, index);
+	rte_rcu_qsbr_thread_online(d->state.readers, index);
+	while (!stopping(d)) {
+		uint32_t handled = worker_turn(w);
+
+		rte_rcu_qsbr_quiescent(d->state.readers, index); // nothing of the state is held between turns
+		for (; rte_rdtsc() >= next; next += second)
+			worker_tick(w, w->now + 1);
+		count(&w->stats.turns, 1);
+		idle_turns = handled > 0 ? 0 : idle_turns + 1;
+		if (handled == 0)
+			idle(d->config.idle, idle_turns);
+	}
+	rte_rcu_qsbr_thread_offline(d->state.readers, index);
+	rte_rcu_qsbr_thread_unregister(d->state.readers, index);
+	return 0;
+}
+
+int dataplane_start(struct dataplane *d, const unsigned int *lcores)
+{
+	uint32_t stages = d->config.workers + 2;
+	int rc = 0;
+
+	if (d->running)
+		return -EALREADY;
+	memcpy(d->lcores, lcores, stages * sizeof(*lcores));
+	d->stop = false;
+	d->running = true;
+	for (uint32_t i = 0; i < stages && rc == 0; i++) {
+		lcore_function_t *loop = i == 0 ? steering_loop : i + 1 == stages ? muxing_loop : worker_loop;
+
+		rc = rte_eal_remote_launch(loop, d, lcores[i]);
+	}
+	if (rc != 0)
+		dataplane_stop(d);
+	return rc;
+}
+
+void dataplane_stop(struct dataplane *d)
+{
+	if (!d->running)
+		return;
+	__atomic_store_n(&d->stop, true, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < d->config.workers + 2; i++)
+		rte_eal_wait_lcore(d->lcores[i]);
+	d->running = false;
+}
+
+uint32_t dataplane_step(struct dataplane *d, uint32_t now)
+{
+	uint32_t moved = steering_turn(&d->steering);
+
+	for (uint32_t i = 0; i < d->config.workers; i++) {
+		if (d->workers[i].now != now)
+			worker_tick(&d->workers[i], now);
+		moved += worker_turn(&d->workers[i]);
+	}
+	return moved + muxing_turn(&d->muxing);
+}
+
+void dataplane_flush(struct dataplane *d, uint16_t backend)
+{
+	for (uint32_t i = 0; i < d->config.workers; i++) {
+		struct worker *w = &d->workers[i];
+
+		if (!d->running) {
+			conn_flush(&w->table, backend);
+			continue;
+		}
+		__atomic_store_n(&w->flush, backend + 1u, __ATOMIC_RELEASE);
+		while (__atomic_load_n(&w->flush, __ATOMIC_ACQUIRE) != 0)
+			rte_delay_us_sleep(50);
+	}
+}
+
+int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(d->pool->mempool);
+	void *data = m != NULL ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
+
+	if (data == NULL) {
+		rte_pktmbuf_free(m);
+		return -ENOBUFS;
+	}
+	memcpy(data, frame, length);
+	m->port = 0;
+	*packet_note(m) = (struct packet_note){.flags = PACKET_OWN, .worker = worker};
+	if (rte_ring_sp_enqueue(d->own, m) == 0)
+		return 0;
+	rte_pktmbuf_free(m);
+	return -ENOBUFS;
+}
+
+int dataplane_collect(struct dataplane *d, struct collected *what, void *frame, uint32_t room)
+{
+	struct rte_mbuf *m;
+	int length;
+
+	if (rte_ring_sc_dequeue(d->collector, (void **)&m) != 0)
+		return 0;
+	*what = (struct collected){
+		.fate = packet_note(m)->fate,
+		.worker = packet_note(m)->worker,
+		.port = m->port,
+		.vip = packet_note(m)->vip,
+		.backend = packet_note(m)->backend,
+	};
+	length = (int)(m->data_len < room ? m->data_len : room);
+	memcpy(frame, rte_pktmbuf_mtod(m, void *), (size_t)length);
+	rte_pktmbuf_free(m);
+	return length;
+}

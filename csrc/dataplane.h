@@ -1,0 +1,201 @@
+// The data plane's life cycle and everything that the binding may see: no type of DPDK stands in this header.
+//
+// All functions are for control threads. Unless said otherwise they return 0 or a negative errno. What a create
+// function returned is freed by the function named beside it, once nothing runs that uses it.
+
+#ifndef MAGLEV_DATAPLANE_H
+#define MAGLEV_DATAPLANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// -- environment ---------------------------------------------------------------------------------------------------
+
+// Once per process; the arguments are those of EAL.
+int dataplane_init(int argc, char **argv);
+void dataplane_cleanup(void);
+
+// -- forwarding state: built here, read by workers ------------------------------------------------------------------
+
+enum { NO_BACKEND = 0xffff };
+
+struct state;
+
+struct backend_spec {
+	uint16_t index;      // stable; below backend_count
+	uint16_t generation; // 1 .. 4095
+	uint16_t next_hop;
+	uint8_t address_length; // 4 or 16
+	uint8_t address[16];
+	uint8_t source[16]; // the node's tunnel source of the same family
+};
+
+struct vip_spec {
+	uint16_t id; // stable; below 16384
+	uint16_t port;
+	uint8_t protocol;
+	uint8_t address_length;
+	uint8_t client_affinity;
+	uint8_t address[16];
+	uint32_t table_size;       // 0 = no backend takes new flows
+	const uint16_t *slots;     // [table_size] backend indices; must outlive the state
+	const uint16_t *usable;    // [usable_count] backend indices whose old flows may go on
+	uint32_t usable_count;
+};
+
+// Returns NULL and sets *error to a negative errno: -EINVAL for an index out of range, -EEXIST for a vip given twice.
+struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,
+			  uint32_t backend_count, int *error);
+void state_free(struct state *s);
+
+// -- the data plane ----------------------------------------------------------------------------------------------
+
+enum idle_policy { IDLE_SPIN, IDLE_YIELD, IDLE_SLEEP };
+
+struct dataplane_config {
+	uint64_t hash_key[2];
+	uint64_t steering_seed;
+	uint32_t workers;
+	uint32_t ring_size;            // a power of two
+	uint32_t connection_entries;   // per worker
+	uint32_t connection_seconds[4]; // half-open, established, closing, datagram
+	enum idle_policy idle;
+	bool track_always; // no fair share: for captures, never in production
+};
+
+struct dataplane;
+struct packet_pool;
+struct port;
+
+struct packet_pool *pool_new(const char *name, uint32_t size, int *error); // pool_delete
+void pool_delete(struct packet_pool *pool);
+uint32_t pool_size(const struct packet_pool *pool);
+uint32_t pool_available(const struct packet_pool *pool);
+
+struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error); // port_delete
+struct port *port_new_memory(const char *name, uint16_t index, int *error);
+void port_delete(struct port *port);
+
+struct port_facts {
+	uint8_t mac[6];
+	bool link_up;
+	bool knows_recycled;
+	uint64_t missed;
+};
+void port_describe(const struct port *port, struct port_facts *facts);
+
+// Memory port: give it a frame to receive (-ENOBUFS: pool or port is full), take one that was sent.
+// port_take() returns its length, 0 when there is none, or -EMSGSIZE when `room` is too small (the frame is lost).
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length);
+int port_take(struct port *port, void *frame, uint32_t room);
+
+// A data plane over `count` ports, not running. -ENOSPC: the pool cannot cover what dataplane_pool_need() says.
+struct dataplane *dataplane_new(const struct dataplane_config *config, struct packet_pool *pool, struct port **ports,
+				uint16_t count, int *error); // dataplane_delete
+void dataplane_delete(struct dataplane *d);
+
+// Packets that the pool must have: the devices' descriptors, the lcores' caches, two bursts per stage.
+uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
+			     uint16_t count);
+
+// Egress of one port: `mtu` counts the outer IP packet; `punts` when a kernel has what is not ours.
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts);
+
+// Next hop `index`: where it is and by which port. One atomic store, at any time. NULL: not resolved.
+void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac);
+
+// Make `s` the state of all workers; when it returns nobody reads the one before. The caller keeps ownership.
+void dataplane_publish(struct dataplane *d, struct state *s);
+
+// Launch the stages on EAL lcores: steering, workers..., muxing. Stop waits until all have returned.
+int dataplane_start(struct dataplane *d, const unsigned int *lcores);
+void dataplane_stop(struct dataplane *d);
+
+// Not running: one turn of every stage on the calling thread, at clock `now` (seconds). Returns packets moved.
+uint32_t dataplane_step(struct dataplane *d, uint32_t now);
+
+// Tell workers to forget the flows of one backend; done within a turn of each.
+void dataplane_flush(struct dataplane *d, uint16_t backend);
+
+// A packet of our own through the whole road by way of `worker`: it comes back by dataplane_collect(), never sent.
+int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker);
+
+struct collected {
+	uint8_t fate;
+	uint8_t worker;
+	uint16_t port;
+	uint16_t vip;
+	uint16_t backend;
+};
+// Returns the frame's length, 0 when there is none.
+int dataplane_collect(struct dataplane *d, struct collected *what, void *frame, uint32_t room);
+
+// -- counters, readable at any time ---------------------------------------------------------------------------------
+
+enum stage_kind { STAGE_STEERING, STAGE_WORKER, STAGE_MUXING };
+
+struct ring_indices {
+	uint64_t received, processed, reserved;
+	uint64_t ready, sent, recycled;
+};
+
+struct worker_counters {
+	uint64_t entries, live, inserted, evicted, refused;
+};
+
+uint32_t dataplane_fate_count(void);
+const char *dataplane_fate_name(uint32_t fate);
+int dataplane_fate_kind(uint32_t fate); // 0 forwarded, 1 answered, 2 passed, 3 dropped
+void dataplane_fates(const struct dataplane *d, uint64_t *fates);
+uint64_t dataplane_received(const struct dataplane *d); // from outside; packets of our own are not in it
+uint64_t dataplane_own(const struct dataplane *d);
+void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices);
+void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes);
+void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes);
+uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend); // live entries in all tables
+uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker);
+void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters);
+uint64_t dataplane_connections(const struct dataplane *d, uint32_t now); // alive at `now`; not while running
+
+struct flow_question {
+	uint8_t protocol;
+	uint8_t address_length;
+	uint8_t source[16];
+	uint8_t destination[16];
+	uint16_t source_port;
+	uint16_t destination_port;
+};
+
+struct flow_answer {
+	bool vip_found;
+	bool tracked; // a live entry of the flow's worker decides
+	uint16_t vip;
+	uint16_t backend; // NO_BACKEND: none
+	uint32_t slot;
+	uint32_t worker;
+	uint64_t hash;
+};
+
+// What would happen to a packet of this flow now.
+void dataplane_lookup(const struct dataplane *d, const struct flow_question *question, struct flow_answer *answer);
+
+// -- rings by themselves, to be seen working -------------------------------------------------------------------------
+
+struct receive_ring;
+struct transmit_ring;
+
+struct receive_ring *receive_ring_new(uint32_t size, int *error); // receive_ring_delete
+void receive_ring_delete(struct receive_ring *r);
+void receive_ring_credit(struct receive_ring *r, uint64_t credit);
+uint32_t receive_ring_pull(struct receive_ring *r, struct port *port);
+// Hand up to `n` packets over to a transmit ring; what it has no room for stays. Returns how many went.
+uint32_t receive_ring_hand_over(struct receive_ring *r, struct transmit_ring *to, uint32_t n);
+void receive_ring_indices(const struct receive_ring *r, struct ring_indices *indices);
+
+struct transmit_ring *transmit_ring_new(uint32_t size, int *error); // transmit_ring_delete
+void transmit_ring_delete(struct transmit_ring *r);
+uint32_t transmit_ring_push(struct transmit_ring *r, struct port *port);
+void transmit_ring_indices(const struct transmit_ring *r, struct ring_indices *indices);
+
+#endif

@@ -1,0 +1,79 @@
+#include "encap.h"
+
+#include <netinet/in.h>
+#include <string.h>
+
+static void write16(uint8_t *p, uint32_t value)
+{
+	p[0] = (uint8_t)(value >> 8);
+	p[1] = (uint8_t)value;
+}
+
+static uint16_t fold(uint32_t sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint16_t)(sum + (sum >> 16));
+}
+
+void encap_template_ipv4(struct encap_template *t, const uint8_t *source, const uint8_t *destination)
+{
+	uint32_t sum = 0;
+
+	memset(t, 0, sizeof(*t));
+	t->length = ENCAP_IPV4;
+	t->header[0] = 0x45;
+	t->header[8] = ENCAP_TTL;
+	t->header[9] = IPPROTO_GRE;
+	memcpy(t->header + 12, source, 4);
+	memcpy(t->header + 16, destination, 4);
+	for (int i = 0; i < 20; i += 2)
+		sum += (uint32_t)(t->header[i] << 8 | t->header[i + 1]);
+	t->partial_sum = fold(sum);
+}
+
+void encap_template_ipv6(struct encap_template *t, const uint8_t *source, const uint8_t *destination)
+{
+	memset(t, 0, sizeof(*t));
+	t->length = ENCAP_IPV6;
+	t->header[0] = 0x60;
+	t->header[6] = IPPROTO_GRE;
+	t->header[7] = ENCAP_TTL;
+	memcpy(t->header + 8, source, 16);
+	memcpy(t->header + 24, destination, 16);
+}
+
+static void finish_ipv4(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id)
+{
+	uint32_t length = t->length + inner->ip_length;
+	uint32_t fragment = inner->dont_fragment ? 0x4000 : 0;
+	uint32_t sum;
+
+	if (inner->dont_fragment)
+		id = 0; // RFC 6864: no meaning where fragmentation is forbidden
+	outer[1] = inner->traffic_class; // DSCP, and ECN as RFC 6040 normal mode
+	write16(outer + 2, length);
+	write16(outer + 4, id);
+	write16(outer + 6, fragment);
+	sum = t->partial_sum + inner->traffic_class + length + id + fragment;
+	write16(outer + 10, (uint16_t)~fold(sum));
+}
+
+static void finish_ipv6(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner,
+			uint32_t flow_label)
+{
+	outer[0] = (uint8_t)(0x60 | inner->traffic_class >> 4);
+	outer[1] = (uint8_t)(inner->traffic_class << 4 | (flow_label >> 16 & 0x0f));
+	write16(outer + 2, flow_label & 0xffff);
+	write16(outer + 4, t->length - 40u + inner->ip_length);
+}
+
+void encap_write(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id,
+		 uint32_t flow_label)
+{
+	memcpy(outer, t->header, t->length);
+	if (t->length == ENCAP_IPV4)
+		finish_ipv4(t, outer, inner, id);
+	else
+		finish_ipv6(t, outer, inner, flow_label);
+	write16(outer + t->length - 2, inner->version == 4 ? 0x0800 : 0x86dd);
+}

@@ -1,0 +1,198 @@
+// Pools, ports and rings as single things that the binding owns, part of dataplane.h.
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "dataplane.h"
+#include "packet_ring.h"
+
+struct packet_pool *pool_new(const char *name, uint32_t size, int *error)
+{
+	struct packet_pool *pool = calloc(1, sizeof(*pool));
+
+	*error = pool != NULL ? packet_pool_create(pool, name, size) : -ENOMEM;
+	if (*error == 0)
+		return pool;
+	free(pool);
+	return NULL;
+}
+
+void pool_delete(struct packet_pool *pool)
+{
+	if (pool != NULL)
+		packet_pool_free(pool);
+	free(pool);
+}
+
+uint32_t pool_size(const struct packet_pool *pool)
+{
+	return pool->size;
+}
+
+uint32_t pool_available(const struct packet_pool *pool)
+{
+	return packet_pool_available(pool);
+}
+
+struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error)
+{
+	struct port *port = calloc(1, sizeof(*port));
+
+	*error = port != NULL ? port_open_device(port, devargs, index, pool) : -ENOMEM;
+	if (*error == 0)
+		return port;
+	free(port);
+	return NULL;
+}
+
+struct port *port_new_memory(const char *name, uint16_t index, int *error)
+{
+	struct port *port = calloc(1, sizeof(*port));
+
+	*error = port != NULL ? port_open_memory(port, name, index) : -ENOMEM;
+	if (*error == 0)
+		return port;
+	free(port);
+	return NULL;
+}
+
+void port_delete(struct port *port)
+{
+	if (port != NULL)
+		port_close(port);
+	free(port);
+}
+
+void port_describe(const struct port *port, struct port_facts *facts)
+{
+	memcpy(facts->mac, port->mac, sizeof(facts->mac));
+	facts->link_up = port_link_up(port);
+	facts->knows_recycled = port_knows_recycled(port);
+	facts->missed = port_missed(port);
+}
+
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length)
+{
+	struct rte_mbuf *m;
+	void *data;
+
+	if (port->device)
+		return -ENOTSUP;
+	m = rte_pktmbuf_alloc(pool->mempool);
+	if (m == NULL)
+		return -ENOBUFS;
+	data = length <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
+	if (data == NULL) {
+		rte_pktmbuf_free(m);
+		return -EMSGSIZE;
+	}
+	memcpy(data, frame, length);
+	if (rte_ring_sp_enqueue(port->arriving, m) == 0)
+		return 0;
+	rte_pktmbuf_free(m);
+	return -ENOBUFS;
+}
+
+int port_take(struct port *port, void *frame, uint32_t room)
+{
+	struct rte_mbuf *m;
+	int length;
+
+	if (port->device)
+		return -ENOTSUP;
+	if (rte_ring_sc_dequeue(port->leaving, (void **)&m) != 0)
+		return 0;
+	length = m->pkt_len <= room ? (int)m->pkt_len : -EMSGSIZE;
+	if (length > 0) {
+		const void *data = rte_pktmbuf_read(m, 0, m->pkt_len, frame);
+
+		if (data != frame)
+			memcpy(frame, data, (size_t)length);
+	}
+	rte_pktmbuf_free(m);
+	return length;
+}
+
+struct receive_ring *receive_ring_new(uint32_t size, int *error)
+{
+	struct receive_ring *r = aligned_alloc(64, sizeof(*r));
+
+	*error = r != NULL ? receive_ring_create(r, size) : -ENOMEM;
+	if (*error == 0)
+		return r;
+	free(r);
+	return NULL;
+}
+
+void receive_ring_delete(struct receive_ring *r)
+{
+	if (r != NULL)
+		receive_ring_free(r);
+	free(r);
+}
+
+void receive_ring_credit(struct receive_ring *r, uint64_t credit)
+{
+	receive_ring_reserve(r, credit);
+}
+
+uint32_t receive_ring_pull(struct receive_ring *r, struct port *port)
+{
+	return receive_ring_fill(r, port);
+}
+
+uint32_t receive_ring_hand_over(struct receive_ring *r, struct transmit_ring *to, uint32_t n)
+{
+	uint32_t moved = 0;
+	struct rte_mbuf *m;
+
+	while (moved < n && receive_ring_peek(r, &m, 1) == 1 && transmit_ring_put(to, m)) {
+		receive_ring_done(r, 1);
+		moved++;
+	}
+	return moved;
+}
+
+void receive_ring_indices(const struct receive_ring *r, struct ring_indices *indices)
+{
+	indices->processed = __atomic_load_n(&r->processed, __ATOMIC_RELAXED);
+	indices->received = __atomic_load_n(&r->received, __ATOMIC_RELAXED);
+	indices->reserved = __atomic_load_n(&r->reserved, __ATOMIC_RELAXED);
+}
+
+struct transmit_ring *transmit_ring_new(uint32_t size, int *error)
+{
+	struct transmit_ring *r = aligned_alloc(64, sizeof(*r));
+
+	*error = r != NULL ? transmit_ring_create(r, size) : -ENOMEM;
+	if (*error == 0)
+		return r;
+	free(r);
+	return NULL;
+}
+
+void transmit_ring_delete(struct transmit_ring *r)
+{
+	if (r != NULL)
+		transmit_ring_free(r);
+	free(r);
+}
+
+uint32_t transmit_ring_push(struct transmit_ring *r, struct port *port)
+{
+	struct rte_mbuf *burst[BURST];
+	uint16_t n = transmit_ring_peek(r, burst, BURST);
+	uint16_t sent = n > 0 ? port_transmit(port, burst, n) : 0;
+
+	transmit_ring_sent(r, sent);
+	transmit_ring_recycle(r, port);
+	return sent;
+}
+
+void transmit_ring_indices(const struct transmit_ring *r, struct ring_indices *indices)
+{
+	// Read in the order of the law, so that a moving ring never seems to break it.
+	indices->recycled = __atomic_load_n(&r->recycled, __ATOMIC_RELAXED);
+	indices->sent = __atomic_load_n(&r->sent, __ATOMIC_RELAXED);
+	indices->ready = __atomic_load_n(&r->ready, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,98 @@
+#include "muxing.h"
+
+enum { BURSTS_PER_TURN = 4 };
+
+// What must be known of a packet after the port has it.
+struct departure {
+	struct packet_note note;
+	uint32_t bytes; // of the inner packet
+};
+
+static void count_departure(struct muxing *x, const struct departure *d)
+{
+	struct traffic *vip = &x->vips[d->note.vip];
+	struct traffic *backend = &x->backends[d->note.backend];
+
+	count(&x->stats.fates[d->note.fate], 1);
+	count(&vip->packets, 1);
+	count(&vip->bytes, d->bytes);
+	count(&backend->packets, 1);
+	count(&backend->bytes, d->bytes);
+}
+
+// Send a run of packets that are not our own. Returns how many the port took.
+static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **burst, uint16_t n)
+{
+	struct departure departures[BURST];
+	uint16_t sent;
+
+	for (uint16_t i = 0; i < n; i++) {
+		departures[i].note = *packet_note(burst[i]);
+		departures[i].bytes = burst[i]->pkt_len - departures[i].note.inner;
+	}
+	sent = port_transmit(port, burst, n);
+	for (uint16_t i = 0; i < sent; i++)
+		count_departure(x, &departures[i]);
+	return sent;
+}
+
+// The first packets in a burst that are, or are not, of our own making.
+static uint16_t run_length(struct rte_mbuf **burst, uint16_t n, uint8_t own)
+{
+	uint16_t run = 0;
+
+	while (run < n && (packet_note(burst[run])->flags & PACKET_OWN) == own)
+		run++;
+	return run;
+}
+
+// What a port does not take now stays in its ring, in order.
+static uint32_t push(struct muxing *x, struct transmit_ring *ring, struct port *port)
+{
+	struct rte_mbuf *burst[BURST];
+	uint32_t moved = 0;
+
+	for (int turn = 0; turn < BURSTS_PER_TURN; turn++) {
+		uint16_t n = transmit_ring_peek(ring, burst, BURST);
+		uint16_t own = run_length(burst, n, PACKET_OWN);
+		uint16_t run, sent;
+
+		for (uint16_t i = 0; i < own; i++)
+			packet_collect(x->collector, burst[i], (enum fate)packet_note(burst[i])->fate);
+		run = run_length(burst + own, n - own, 0);
+		sent = run > 0 ? depart(x, port, burst + own, run) : 0;
+		transmit_ring_sent(ring, own + sent);
+		moved += own + sent;
+		if (sent < run || own + run == 0)
+			break;
+	}
+	return moved;
+}
+
+static uint32_t gather(struct muxing *x, struct rte_ring *from)
+{
+	struct rte_mbuf *burst[BURST];
+	uint32_t n = rte_ring_sc_dequeue_burst(from, (void **)burst, BURST, NULL);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!transmit_ring_put(&x->rings[burst[i]->port], burst[i]))
+			packet_end(&x->stats, x->collector, burst[i], FATE_TRANSMIT_FULL);
+	return n;
+}
+
+uint32_t muxing_turn(struct muxing *x)
+{
+	uint32_t moved = 0;
+
+	for (uint16_t w = 0; w < x->worker_count; w++)
+		moved += gather(x, x->from_worker[w]);
+	for (uint16_t p = 0; p < x->port_count; p++) {
+		struct transmit_ring *ring = &x->rings[p];
+		uint64_t before = ring->recycled;
+
+		moved += push(x, ring, x->ports[p]);
+		transmit_ring_recycle(ring, x->ports[p]);
+		count(&x->stats.released, ring->recycled - before);
+	}
+	return moved;
+}

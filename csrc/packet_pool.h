@@ -1,0 +1,51 @@
+// The packet pool: the one shared DPDK mbuf pool of the forwarder, and the note every packet in it carries.
+//
+// A packet is owned by the ring or stage that holds its pointer; whoever takes it off the road gives it back with
+// rte_pktmbuf_free() and counts it as released.
+
+#ifndef MAGLEV_PACKET_POOL_H
+#define MAGLEV_PACKET_POOL_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#include <rte_mbuf.h>
+
+enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32, POOL_CACHE = 256 };
+
+enum packet_flags {
+	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart
+	PACKET_SPILLED = 2, // its worker was full: another worker has it and must not track its flow
+};
+
+// Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.
+// The egress port is the mbuf's own `port`.
+struct packet_note {
+	uint8_t fate; // enum fate, once it is decided
+	uint8_t flags;
+	uint16_t vip;     // stable index, valid for forwarded packets
+	uint16_t backend; // stable index, valid for forwarded packets
+	uint8_t inner;    // offset of the inner packet in the frame, valid for forwarded packets
+	uint8_t worker;   // PACKET_OWN: the worker it must pass
+};
+static_assert(sizeof(struct packet_note) == sizeof(((struct rte_mbuf *)0)->hash), "the note fills the hash field");
+
+static inline struct packet_note *packet_note(struct rte_mbuf *m)
+{
+	return (struct packet_note *)&m->hash;
+}
+
+struct packet_pool {
+	struct rte_mempool *mempool;
+	uint32_t size;
+	uint32_t cache; // packets an lcore may keep to itself
+};
+
+// `size` packets of 2 KB on the socket of the caller. Returns 0 or a negative errno.
+int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size);
+void packet_pool_free(struct packet_pool *pool);
+
+// Packets that are in nobody's hands. Counts across all caches: for control threads, not for the road.
+uint32_t packet_pool_available(const struct packet_pool *pool);
+
+#endif

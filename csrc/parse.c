@@ -1,0 +1,161 @@
+#include "parse.h"
+
+#include <netinet/in.h>
+
+enum {
+	ETHERNET_HEADER = 14,
+	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_IPV6 = 0x86dd,
+	IPV4_HEADER = 20,
+	IPV6_HEADER = 40,
+	TCP_HEADER = 20,
+	UDP_HEADER = 8,
+	MAX_EXTENSION_HEADERS = 8, // more than any honest packet has
+};
+
+static uint16_t read16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+
+// One's complement sum over the header; a correct one folds to 0xffff.
+static bool ipv4_checksum_ok(const uint8_t *header, uint32_t length)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < length; i += 2)
+		sum += read16(header + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return (sum & 0xffff) == 0xffff;
+}
+
+static enum parse_result parse_ipv4(struct packet_view *v)
+{
+	const uint8_t *ip = v->ip;
+	uint32_t header, frame_bytes = v->ip_length;
+	uint16_t fragment;
+
+	if (v->available < IPV4_HEADER || ip[0] >> 4 != 4)
+		return PARSE_MALFORMED;
+	header = (ip[0] & 0x0fu) * 4;
+	v->ip_length = read16(ip + 2);
+	if (header < IPV4_HEADER || header > v->available || v->ip_length < header || v->ip_length > frame_bytes)
+		return PARSE_MALFORMED;
+	if (!ipv4_checksum_ok(ip, header))
+		return PARSE_MALFORMED;
+	fragment = read16(ip + 6);
+	v->version = 4;
+	v->traffic_class = ip[1];
+	v->ttl = ip[8];
+	v->protocol = ip[9];
+	v->dont_fragment = (fragment & 0x4000) != 0;
+	v->fragment = (fragment & 0x3fff) != 0;
+	v->l4 = (uint16_t)header;
+	return PARSE_OK;
+}
+
+// Walk to the transport header. An unknown header ends the walk as a protocol without ports.
+static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t next)
+{
+	uint32_t at = IPV6_HEADER;
+	uint32_t end = v->ip_length < v->available ? v->ip_length : v->available;
+
+	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
+		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS &&
+		    next != IPPROTO_FRAGMENT) {
+			v->protocol = next;
+			v->l4 = (uint16_t)at;
+			return PARSE_OK;
+		}
+		if (at + 8 > end)
+			return PARSE_MALFORMED;
+		if (next == IPPROTO_FRAGMENT) {
+			// An atomic fragment (offset 0, no more to come) is a whole packet, RFC 6946.
+			v->fragment = v->fragment || (read16(v->ip + at + 2) & 0xfff9) != 0;
+			next = v->ip[at];
+			at += 8;
+		} else {
+			uint32_t length = (v->ip[at + 1] + 1u) * 8;
+
+			next = v->ip[at];
+			at += length;
+		}
+		if (at > end)
+			return PARSE_MALFORMED;
+	}
+	return PARSE_MALFORMED;
+}
+
+static enum parse_result parse_ipv6(struct packet_view *v)
+{
+	const uint8_t *ip = v->ip;
+	uint32_t frame_bytes = v->ip_length;
+
+	if (v->available < IPV6_HEADER || ip[0] >> 4 != 6)
+		return PARSE_MALFORMED;
+	v->ip_length = IPV6_HEADER + read16(ip + 4);
+	if (v->ip_length > frame_bytes)
+		return PARSE_MALFORMED;
+	v->version = 6;
+	v->traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
+	v->ttl = ip[7];
+	v->dont_fragment = true;
+	v->fragment = false;
+	return skip_extension_headers(v, ip[6]);
+}
+
+enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view)
+{
+	if (available < ETHERNET_HEADER)
+		return PARSE_MALFORMED;
+	view->l3 = ETHERNET_HEADER;
+	view->ip = frame + ETHERNET_HEADER;
+	view->ip_length = length - ETHERNET_HEADER;
+	view->available = available - ETHERNET_HEADER;
+	view->has_ports = false;
+	view->tcp_flags = 0;
+	view->destination_port = 0;
+	switch (read16(frame + 12)) {
+	case ETHERTYPE_IPV4:
+		return parse_ipv4(view);
+	case ETHERTYPE_IPV6:
+		return parse_ipv6(view);
+	default:
+		return PARSE_NOT_IP;
+	}
+}
+
+enum parse_result parse_transport(struct packet_view *v)
+{
+	const uint8_t *l4 = v->ip + v->l4;
+	uint32_t end = v->ip_length < v->available ? v->ip_length : v->available;
+	uint32_t bytes = end - v->l4;
+	uint16_t ports[2];
+
+	if (v->fragment)
+		return PARSE_OK; // later fragments have no ports, and the first one shares their fate
+	if (v->protocol == IPPROTO_TCP) {
+		uint32_t header;
+
+		if (bytes < TCP_HEADER)
+			return PARSE_MALFORMED;
+		header = (l4[12] >> 4) * 4u;
+		if (header < TCP_HEADER || header > v->ip_length - v->l4)
+			return PARSE_MALFORMED;
+		v->tcp_flags = l4[13];
+	} else if (v->protocol == IPPROTO_UDP) {
+		if (bytes < UDP_HEADER)
+			return PARSE_MALFORMED;
+		if (read16(l4 + 4) < UDP_HEADER || read16(l4 + 4) > v->ip_length - v->l4)
+			return PARSE_MALFORMED;
+	} else {
+		return PARSE_OK;
+	}
+	memcpy(ports, l4, sizeof(ports));
+	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), ports[0], ports[1],
+		      v->protocol);
+	v->destination_port = ntohs(ports[1]);
+	v->has_ports = true;
+	return PARSE_OK;
+}

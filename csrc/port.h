@@ -1,0 +1,75 @@
+// NIC ports: a DPDK device, or memory (frames from a capture or a test, taken and given by the control thread).
+//
+// Receive and transmit are called by one stage each. Packets given to port_transmit() and accepted belong to the port.
+
+#ifndef MAGLEV_PORT_H
+#define MAGLEV_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include "packet_pool.h"
+
+enum { PORT_DESCRIPTORS = 512, MEMORY_PORT_FRAMES = 4096 };
+
+struct port {
+	bool device;     // a DPDK device; else a memory port
+	bool copies;     // the driver copies on transmit, so a sent packet is back in the pool at once
+	uint16_t id;     // DPDK's port number, for a device
+	uint16_t index;  // position among the forwarder's ports; the egress port in a packet's mbuf
+	uint32_t receive_descriptors; // packets the device itself may hold
+	uint32_t transmit_descriptors;
+	uint8_t mac[6];
+	char name[64];
+	struct rte_ring *arriving; // memory port: frames to be received
+	struct rte_ring *leaving;  // memory port: frames that were sent
+};
+
+// Create and start the device `devargs` ("net_af_packet0,iface=eth1,..."): one queue each way, packets from `pool`.
+// Returns 0 or a negative errno; on failure nothing is left behind.
+int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool);
+
+// A port without a NIC. Returns 0 or a negative errno.
+int port_open_memory(struct port *port, const char *name, uint16_t index);
+
+// Stop and remove the device; packets it held return to the pool. Harmless on a closed port.
+void port_close(struct port *port);
+
+bool port_link_up(const struct port *port);
+
+// Packets the device itself dropped because nobody took them in time.
+uint64_t port_missed(const struct port *port);
+
+// Whether it can be known which transmitted packets are back in the pool.
+static inline bool port_knows_recycled(const struct port *port)
+{
+	return !port->device || port->copies;
+}
+
+// How many packets that were sent are not back in the pool. Where that cannot be known it is 0, nobody is told a
+// `recycled` pointer, and the pool is sized so that the device may keep all its descriptors.
+static inline uint64_t port_unrecycled(const struct port *port)
+{
+	return port->device ? 0 : rte_ring_count(port->leaving);
+}
+
+static inline uint16_t port_receive(struct port *port, struct rte_mbuf **burst, uint16_t n)
+{
+	if (port->device)
+		return rte_eth_rx_burst(port->id, 0, burst, n);
+	return (uint16_t)rte_ring_sc_dequeue_burst(port->arriving, (void **)burst, n, NULL);
+}
+
+// Returns how many were accepted, from the front.
+static inline uint16_t port_transmit(struct port *port, struct rte_mbuf **burst, uint16_t n)
+{
+	if (port->device)
+		return rte_eth_tx_burst(port->id, 0, burst, n);
+	return (uint16_t)rte_ring_sp_enqueue_burst(port->leaving, (void *const *)burst, n, NULL);
+}
+
+#endif

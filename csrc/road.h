@@ -1,0 +1,31 @@
+// The whole road in one structure: the stages of layout `software`, the rings that join them, what they share.
+// Private to the data plane; the binding sees dataplane.h.
+
+#ifndef MAGLEV_ROAD_H
+#define MAGLEV_ROAD_H
+
+#include "dataplane.h"
+#include "muxing.h"
+#include "steering.h"
+#include "worker.h"
+
+enum { MAX_NEXT_HOPS = 1 << 16, OWN_PACKETS = 64 };
+
+struct dataplane {
+	struct dataplane_config config;
+	struct packet_pool *pool;
+	struct steering steering;
+	struct muxing muxing;
+	struct worker *workers;     // [config.workers], in DPDK memory with their connection tables
+	void *tables[MAX_WORKERS];
+	struct state_slot state;
+	struct next_hop *next_hops; // [MAX_NEXT_HOPS]
+	struct egress egress[MAX_PORTS];
+	struct rte_ring *own;       // control thread -> steering
+	struct rte_ring *collector; // any stage -> control thread
+	unsigned int lcores[MAX_WORKERS + 2];
+	bool running;
+	bool stop; // set by the control thread, read by all stages
+};
+
+#endif

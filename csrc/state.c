@@ -1,0 +1,126 @@
+#include "state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int build_backends(struct state *s, const struct backend_spec *specs, uint32_t count)
+{
+	uint32_t highest = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (specs[i].index == NO_BACKEND || specs[i].generation == 0 ||
+		    specs[i].generation > CONN_MAX_GENERATION)
+			return -EINVAL;
+		if (specs[i].index >= highest)
+			highest = specs[i].index + 1u;
+	}
+	s->backend_count = highest;
+	s->backends = aligned_alloc(64, (highest + 1u) * sizeof(*s->backends));
+	if (s->backends == NULL)
+		return -ENOMEM;
+	memset(s->backends, 0, (highest + 1u) * sizeof(*s->backends));
+	for (uint32_t i = 0; i < count; i++) {
+		struct backend *b = &s->backends[specs[i].index];
+
+		if (b->generation != 0)
+			return -EEXIST;
+		if (specs[i].address_length == 4)
+			encap_template_ipv4(&b->outer, specs[i].source, specs[i].address);
+		else
+			encap_template_ipv6(&b->outer, specs[i].source, specs[i].address);
+		b->generation = specs[i].generation;
+		b->next_hop = specs[i].next_hop;
+	}
+	return 0;
+}
+
+static int build_vip(struct state *s, uint32_t position, const struct vip_spec *spec, uint32_t words)
+{
+	struct vip *vip = &s->vips[position];
+	uint64_t *usable = s->usable + (size_t)position * words;
+
+	if (spec->id >= CONN_MAX_VIPS || (spec->address_length != 4 && spec->address_length != 16))
+		return -EINVAL;
+	for (uint32_t i = 0; i < spec->usable_count; i++) {
+		uint16_t backend = spec->usable[i];
+
+		if (backend >= s->backend_count || s->backends[backend].generation == 0)
+			return -EINVAL;
+		usable[backend / 64] |= 1ULL << (backend % 64);
+	}
+	for (uint32_t i = 0; i < spec->table_size; i++)
+		if (spec->slots[i] >= s->backend_count || s->backends[spec->slots[i]].generation == 0)
+			return -EINVAL;
+	*vip = (struct vip){
+		.id = spec->id,
+		.client_affinity = spec->client_affinity != 0,
+		.table_size = spec->table_size,
+		.slots = spec->slots,
+		.usable = usable,
+	};
+	return vip_table_add(&s->vip_table, spec->address, spec->address_length, spec->protocol, spec->port,
+			     (int32_t)position);
+}
+
+struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,
+			  uint32_t backend_count, int *error)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	uint32_t words;
+
+	*error = -ENOMEM;
+	if (s == NULL)
+		return NULL;
+	*error = build_backends(s, backends, backend_count);
+	words = s->backend_count / 64 + 1;
+	if (*error == 0)
+		*error = vip_table_create(&s->vip_table, vip_count);
+	if (*error == 0) {
+		s->vip_count = vip_count;
+		s->vips = calloc(vip_count + 1u, sizeof(*s->vips));
+		s->usable = calloc((size_t)vip_count * words + 1, sizeof(*s->usable));
+		if (s->vips == NULL || s->usable == NULL)
+			*error = -ENOMEM;
+	}
+	for (uint32_t i = 0; i < vip_count && *error == 0; i++)
+		*error = build_vip(s, i, &vips[i], words);
+	if (*error == 0)
+		return s;
+	state_free(s);
+	return NULL;
+}
+
+void state_free(struct state *s)
+{
+	if (s == NULL)
+		return;
+	vip_table_free(&s->vip_table);
+	free(s->vips);
+	free(s->backends);
+	free(s->usable);
+	free(s);
+}
+
+int state_slot_create(struct state_slot *slot, uint32_t workers)
+{
+	size_t size = rte_rcu_qsbr_get_memsize(workers);
+
+	slot->current = NULL;
+	slot->readers = aligned_alloc(64, (size + 63) & ~(size_t)63);
+	if (slot->readers == NULL)
+		return -ENOMEM;
+	return rte_rcu_qsbr_init(slot->readers, workers) == 0 ? 0 : -EINVAL;
+}
+
+void state_slot_free(struct state_slot *slot)
+{
+	free(slot->readers);
+	slot->readers = NULL;
+}
+
+void state_publish(struct state_slot *slot, struct state *next)
+{
+	__atomic_store_n(&slot->current, next, __ATOMIC_RELEASE); // pairs with state_acquire()
+	rte_rcu_qsbr_synchronize(slot->readers, RTE_QSBR_THRID_INVALID);
+}

@@ -1,0 +1,68 @@
+// Forwarding state: the immutable snapshot that workers read, its publication and its reclaim.
+//
+// The control thread builds a state aside and publishes it; workers acquire the pointer once per burst. A state that
+// was replaced may be freed when state_publish() returns: by then every worker has passed a quiescent point.
+
+#ifndef MAGLEV_STATE_H
+#define MAGLEV_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rte_rcu_qsbr.h>
+
+#include "conn_table.h"
+#include "dataplane.h"
+#include "encap.h"
+#include "vip_table.h"
+
+// What a worker needs to send to a backend: one cache line.
+struct backend {
+	struct encap_template outer;
+	uint16_t generation; // 0 = no such backend
+	uint16_t next_hop;   // index into the next-hop array
+} __attribute__((aligned(64)));
+static_assert(sizeof(struct backend) == 64, "a backend is one cache line");
+
+struct vip {
+	uint16_t id; // stable index
+	bool client_affinity;
+	uint32_t table_size;     // 0 = nobody takes new flows
+	const uint16_t *slots;   // backend indices; memory of the caller, shared by vips with equal tables
+	const uint64_t *usable;  // bit per backend index: its old flows of this vip may go on
+};
+
+struct state {
+	struct vip_table vip_table;
+	struct vip *vips;
+	uint32_t vip_count;
+	struct backend *backends; // [backend_count], by stable index
+	uint32_t backend_count;
+	uint64_t *usable; // backing memory of all vips' bits
+};
+
+static inline bool vip_may_use(const struct vip *vip, const struct state *s, uint16_t backend, uint16_t generation)
+{
+	return backend < s->backend_count && (vip->usable[backend / 64] >> (backend % 64) & 1) != 0 &&
+	       s->backends[backend].generation == generation;
+}
+
+// The pointer that workers follow.
+struct state_slot {
+	struct state *current;
+	struct rte_rcu_qsbr *readers;
+};
+
+static inline const struct state *state_acquire(const struct state_slot *slot)
+{
+	// Pairs with the release in state_publish(): a worker that sees the pointer sees what it points to.
+	return __atomic_load_n(&slot->current, __ATOMIC_ACQUIRE);
+}
+
+int state_slot_create(struct state_slot *slot, uint32_t workers);
+void state_slot_free(struct state_slot *slot);
+
+// Make `next` (may be NULL) the state of all workers; waits until none reads the former one.
+void state_publish(struct state_slot *slot, struct state *next);
+
+#endif

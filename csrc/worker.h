@@ -1,0 +1,49 @@
+// Worker: parse, vip match, connection table, Maglev table, encapsulation. The same function in every layout.
+
+#ifndef MAGLEV_WORKER_H
+#define MAGLEV_WORKER_H
+
+#include "conn_table.h"
+#include "flow.h"
+#include "packet_pool.h"
+#include "state.h"
+#include "stats.h"
+
+// What is known of a next hop in one word, so that a change is one store: MAC in the low six bytes as it stands in a
+// frame, then the port, then 1 when resolved. Written by a control thread, read by workers.
+struct next_hop {
+	uint64_t word;
+};
+
+// What a worker must know of the port it sends by. Written before the data plane starts.
+struct egress {
+	uint8_t mac[6];
+	uint16_t mtu; // of the outer IP packet
+	bool punts;   // a kernel has the packets that are not for a vip
+};
+
+// Everything here is written by the worker's own lcore, but for `flush`.
+struct worker {
+	struct stage_stats stats;
+	struct conn_table table;
+	struct hash_key key;
+	const struct state_slot *state;
+	const struct next_hop *next_hops;
+	const struct egress *egress; // [MAX_PORTS]
+	struct rte_ring *in;         // from steering
+	struct rte_ring *out;        // to muxing
+	struct rte_ring *collector;
+	uint32_t now;                // coarse clock, seconds
+	uint32_t sweep_left;         // buckets of the sweep still to do in this second
+	uint16_t ip_id;              // next outer IPv4 id
+	bool track_always;
+	uint32_t flush; // backend + 1 to be forgotten: set by a control thread, cleared by the worker
+} __attribute__((aligned(64)));
+
+// One turn: a burst from `in`, through the passes, to `out`. Returns the packets handled; 0 means idle.
+uint32_t worker_turn(struct worker *w);
+
+// The clock moved: a new second's share of the sweep is due.
+void worker_tick(struct worker *w, uint32_t now);
+
+#endif

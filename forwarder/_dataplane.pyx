@@ -1,0 +1,629 @@
+# cython: language_level=3
+"""The data plane for Python: owning classes over csrc/dataplane.h, usable one by one. None ever reads a packet's bytes.
+
+Each class owns one C thing. `close()` may be called twice; using a closed object raises DataplaneError.
+`initialize()` comes first, once per process.
+"""
+
+from cpython cimport array
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+import array
+import errno
+import os
+
+cimport forwarder.dataplane as c
+
+MAX_FRAME = 65536
+
+cdef list _eal_arguments = None
+
+
+class DataplaneError(Exception):
+    """A call of the data plane failed; `errno` is the C call's."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(f"{what}: {os.strerror(number)}")
+        self.errno = number
+
+
+cdef int check(int rc, str what) except -1:
+    if rc < 0:
+        raise DataplaneError(what, -rc)
+    return rc
+
+
+cdef closed(str what):
+    return DataplaneError(f"{what} is closed", errno.EBADF)
+
+
+def initialize(list arguments):
+    """Start DPDK's environment with EAL arguments (without the program's name). Once per process.
+
+    EAL pins the calling thread to a CPU, and whatever it starts later: the caller restores its affinity.
+    """
+    global _eal_arguments
+    cdef list encoded = [b"maglev"] + [a.encode() for a in arguments]
+    cdef int count = len(encoded)
+    cdef char **argv
+    cdef int rc
+    if _eal_arguments is not None:
+        raise DataplaneError("DPDK was initialised before in this process", errno.EALREADY)
+    argv = <char **>calloc(count + 1, sizeof(char *))
+    if argv == NULL:
+        raise MemoryError("arguments")
+    for i in range(count):
+        argv[i] = encoded[i]
+    # EAL keeps pointers into its arguments, so both stay for the life of the process.
+    _eal_arguments = encoded
+    with nogil:
+        rc = c.dataplane_init(count, argv)
+    check(rc, "initialise DPDK")
+
+
+def cleanup():
+    """Give hugepages back. Everything that was made must be closed, and no lcore may run."""
+    with nogil:
+        c.dataplane_cleanup()
+
+
+FATES = tuple(c.dataplane_fate_name(i).decode() for i in range(c.dataplane_fate_count()))
+FATE_KINDS = {
+    c.dataplane_fate_name(i).decode(): ("forwarded", "answered", "passed", "dropped")[c.dataplane_fate_kind(i)]
+    for i in range(c.dataplane_fate_count())
+}
+
+
+cdef class PacketPool:
+    """The shared pool of `size` packet buffers of 2 KB."""
+
+    cdef c.packet_pool *handle
+
+    def __cinit__(self, str name, uint32_t size):
+        cdef int error = 0
+        self.handle = c.pool_new(name.encode(), size, &error)
+        check(error, f"create a packet pool of {size} packets")
+
+    cdef c.packet_pool *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("packet pool")
+        return self.handle
+
+    @property
+    def size(self):
+        """Packets there are."""
+        return c.pool_size(self.get())
+
+    @property
+    def available(self):
+        """Packets in nobody's hands."""
+        return c.pool_available(self.get())
+
+    def close(self):
+        """Free the pool. Ports and data planes that use it must be closed before."""
+        c.pool_delete(self.handle)
+        self.handle = NULL
+
+    def __dealloc__(self):
+        c.pool_delete(self.handle)
+
+
+cdef class Port:
+    """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index)` without a NIC."""
+
+    cdef c.port *handle
+    cdef PacketPool pool
+    cdef readonly str name
+
+    @staticmethod
+    def device(str devargs, uint16_t index, PacketPool pool):
+        """Create and start the DPDK device `devargs`; its packets come from `pool`."""
+        cdef Port self = Port.__new__(Port)
+        cdef int error = 0
+        cdef bytes encoded = devargs.encode()
+        cdef char *text = encoded
+        cdef c.packet_pool *handle = pool.get()
+        with nogil:
+            self.handle = c.port_new_device(text, index, handle, &error)
+        check(error, f"open port {devargs}")
+        self.pool = pool
+        self.name = devargs.split(",")[0]
+        return self
+
+    @staticmethod
+    def memory(str name, uint16_t index, PacketPool pool):
+        """A port whose frames come by give() and leave by take()."""
+        cdef Port self = Port.__new__(Port)
+        cdef int error = 0
+        self.handle = c.port_new_memory(name.encode(), index, &error)
+        check(error, f"open memory port {name}")
+        self.pool = pool
+        self.name = name
+        return self
+
+    cdef c.port *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("port")
+        return self.handle
+
+    cdef c.port_facts facts(self):
+        cdef c.port_facts facts
+        c.port_describe(self.handle, &facts)
+        return facts
+
+    @property
+    def mac(self):
+        """The port's own address, 6 bytes."""
+        self.get()
+        return bytes(self.facts().mac)
+
+    @property
+    def link_up(self):
+        """Whether the link is up now."""
+        self.get()
+        return bool(self.facts().link_up)
+
+    @property
+    def knows_recycled(self):
+        """Whether the transmit ring's `recycled` pointer means something on this port."""
+        self.get()
+        return bool(self.facts().knows_recycled)
+
+    @property
+    def missed(self):
+        """Packets the device dropped since nobody took them in time."""
+        self.get()
+        return self.facts().missed
+
+    def give(self, bytes frame):
+        """Memory port: let `frame` arrive. Raises DataplaneError (ENOBUFS) when pool or port is full."""
+        check(c.port_give(self.get(), self.pool.get(), <const char *>frame, len(frame)), "give a frame")
+
+    def take(self):
+        """Memory port: the next frame that was sent, or None."""
+        cdef bytearray room = bytearray(MAX_FRAME)
+        cdef int length = check(c.port_take(self.get(), <char *>room, MAX_FRAME), "take a frame")
+        return bytes(room[:length]) if length else None
+
+    def close(self):
+        """Stop the port; packets it held return to the pool."""
+        cdef c.port *handle = self.handle
+        self.handle = NULL
+        with nogil:
+            c.port_delete(handle)
+
+    def __dealloc__(self):
+        c.port_delete(self.handle)
+
+
+cdef class ReceiveRing:
+    """Packet pointers between NIC and steering: processed <= received <= reserved <= processed + size."""
+
+    cdef c.receive_ring *handle
+
+    def __cinit__(self, uint32_t size):
+        cdef int error = 0
+        self.handle = c.receive_ring_new(size, &error)
+        check(error, f"create a receive ring of {size} slots (a power of two)")
+
+    cdef c.receive_ring *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("receive ring")
+        return self.handle
+
+    def reserve(self, uint64_t credit):
+        """Let the ring take up to `credit` more packets than it has received, within its size."""
+        c.receive_ring_credit(self.get(), credit)
+
+    def pull(self, Port port):
+        """Ask the port for a burst, at most what is reserved; returns how many came."""
+        return c.receive_ring_pull(self.get(), port.get())
+
+    def hand_over(self, TransmitRing to, uint32_t n):
+        """Process up to `n` packets by putting their pointers into `to`; returns how many went."""
+        return c.receive_ring_hand_over(self.get(), to.get(), n)
+
+    @property
+    def indices(self):
+        """{"received", "processed", "reserved"}."""
+        cdef c.ring_indices i
+        c.receive_ring_indices(self.get(), &i)
+        return {"received": i.received, "processed": i.processed, "reserved": i.reserved}
+
+    def close(self):
+        """Free the ring; packets in it return to the pool."""
+        c.receive_ring_delete(self.handle)
+        self.handle = NULL
+
+    def __dealloc__(self):
+        c.receive_ring_delete(self.handle)
+
+
+cdef class TransmitRing:
+    """Packet pointers between muxing and NIC: recycled <= sent <= ready <= recycled + size."""
+
+    cdef c.transmit_ring *handle
+
+    def __cinit__(self, uint32_t size):
+        cdef int error = 0
+        self.handle = c.transmit_ring_new(size, &error)
+        check(error, f"create a transmit ring of {size} slots (a power of two)")
+
+    cdef c.transmit_ring *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("transmit ring")
+        return self.handle
+
+    def push(self, Port port):
+        """Give the port a burst of what is ready; returns how many it took."""
+        return c.transmit_ring_push(self.get(), port.get())
+
+    @property
+    def indices(self):
+        """{"ready", "sent", "recycled"}."""
+        cdef c.ring_indices i
+        c.transmit_ring_indices(self.get(), &i)
+        return {"ready": i.ready, "sent": i.sent, "recycled": i.recycled}
+
+    def close(self):
+        """Free the ring; packets in it return to the pool."""
+        c.transmit_ring_delete(self.handle)
+        self.handle = NULL
+
+    def __dealloc__(self):
+        c.transmit_ring_delete(self.handle)
+
+
+cdef class State:
+    """An immutable forwarding state, built aside.
+
+    `backends`: (index, generation, next hop, packed address, packed tunnel source) each.
+    `vips`: (id, packed address, protocol number, port, client affinity, slots, usable) each, where slots is an
+    array("H") of backend indices (empty: nobody takes new flows) and usable a sequence of backend indices.
+    Raises DataplaneError: EINVAL for an index out of range, EEXIST for a vip given twice.
+    """
+
+    cdef c.state *handle
+    cdef list slots  # the tables that the C state points into
+
+    def __cinit__(self, list vips, list backends):
+        cdef c.vip_spec *vip_specs = <c.vip_spec *>calloc(len(vips) + 1, sizeof(c.vip_spec))
+        cdef c.backend_spec *backend_specs = <c.backend_spec *>calloc(len(backends) + 1, sizeof(c.backend_spec))
+        cdef uint32_t vip_count = len(vips), backend_count = len(backends)
+        cdef int error = 0
+        cdef list usable = []
+        self.slots = []
+        try:
+            if vip_specs == NULL or backend_specs == NULL:
+                raise MemoryError("forwarding state")
+            for i in range(backend_count):
+                self._backend(&backend_specs[i], backends[i])
+            for i in range(vip_count):
+                self._vip(&vip_specs[i], usable, vips[i])
+            with nogil:
+                self.handle = c.state_build(vip_specs, vip_count, backend_specs, backend_count, &error)
+        finally:
+            free(vip_specs)
+            free(backend_specs)
+        check(error, "build a forwarding state")
+
+    cdef _backend(self, c.backend_spec *spec, tuple backend):
+        cdef bytes address, source
+        index, generation, next_hop, address, source = backend
+        spec.index = index
+        spec.generation = generation
+        spec.next_hop = next_hop
+        if len(address) != len(source) or len(address) not in (4, 16):
+            raise ValueError("a backend and its tunnel source are of one family")
+        spec.address_length = <uint8_t>len(address)
+        memcpy(spec.address, <const char *>address, len(address))
+        memcpy(spec.source, <const char *>source, len(source))
+
+    cdef _vip(self, c.vip_spec *spec, list keep, tuple vip):
+        cdef bytes address
+        cdef array.array table, members
+        id, address, protocol, port, client, table, usable = vip
+        members = array.array("H", usable)
+        if len(address) not in (4, 16):
+            raise ValueError("an address has 4 or 16 bytes")
+        spec.id = id
+        spec.port = port
+        spec.protocol = protocol
+        spec.client_affinity = bool(client)
+        spec.address_length = <uint8_t>len(address)
+        memcpy(spec.address, <const char *>address, len(address))
+        spec.table_size = len(table)
+        spec.slots = table.data.as_ushorts
+        spec.usable = members.data.as_ushorts
+        spec.usable_count = len(members)
+        self.slots.append(table)
+        keep.append(members)
+
+    cdef c.state *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("forwarding state")
+        return self.handle
+
+    def __dealloc__(self):
+        c.state_free(self.handle)
+
+
+cdef class Dataplane:
+    """The stages of one forwarder over its ports: stepped by hand, or started on lcores.
+
+    `connection_seconds`: timeouts (half-open, established, closing, datagram) in whole seconds.
+    Raises DataplaneError with the errno of the C call.
+    """
+
+    cdef c.dataplane *handle
+    cdef list ports
+    cdef PacketPool pool
+    cdef State state
+    cdef c.dataplane_config config
+
+    def __cinit__(self, PacketPool pool, list ports, bytes hash_key, uint32_t workers=1, uint32_t ring_size=2048,
+                  uint32_t connection_entries=65536, connection_seconds=(10, 7200, 10, 60), str idle="sleep",
+                  uint64_t steering_seed=0x6d61676c6576, bint track_always=False):
+        cdef c.port *handles[8]
+        cdef int error = 0
+        if len(hash_key) != 16:
+            raise ValueError("the hash key has 16 bytes")
+        if not 1 <= len(ports) <= 8:
+            raise ValueError("a data plane has one to eight ports")
+        self.config.hash_key = [int.from_bytes(hash_key[:8], "little"), int.from_bytes(hash_key[8:], "little")]
+        self.config.steering_seed = steering_seed
+        self.config.workers = workers
+        self.config.ring_size = ring_size
+        self.config.connection_entries = connection_entries
+        for i in range(4):
+            self.config.connection_seconds[i] = connection_seconds[i]
+        self.config.idle = {"spin": c.IDLE_SPIN, "yield": c.IDLE_YIELD, "sleep": c.IDLE_SLEEP}[idle]
+        self.config.track_always = track_always
+        for i, port in enumerate(ports):
+            handles[i] = (<Port?>port).get()
+        self.ports = ports
+        self.pool = pool
+        self.handle = c.dataplane_new(&self.config, pool.get(), handles, len(ports), &error)
+        if error == -errno.ENOSPC:
+            need = c.dataplane_pool_need(&self.config, pool.get(), handles, len(ports))
+            raise DataplaneError(
+                f"a packet pool of {pool.size} is too small: descriptors, caches and two bursts per stage "
+                f"take {need}; set packet_pool to {need} or more", errno.ENOSPC)
+        check(error, "create the data plane")
+
+    cdef c.dataplane *get(self) except NULL:
+        if self.handle == NULL:
+            raise closed("data plane")
+        return self.handle
+
+    def set_port(self, uint16_t index, uint16_t mtu, bint punts):
+        """Egress MTU of a port, and whether a kernel has what is not for a vip."""
+        c.dataplane_set_port(self.get(), index, mtu, punts)
+
+    def set_next_hop(self, uint16_t index, uint16_t port, mac):
+        """Where next hop `index` is: the port and 6 bytes of MAC, or None while it is not known."""
+        cdef const uint8_t *address = NULL
+        cdef bytes held = mac
+        if held is not None:
+            if len(held) != 6:
+                raise ValueError("a MAC has 6 bytes")
+            address = <const uint8_t *><const char *>held
+        c.dataplane_set_next_hop(self.get(), index, port, address)
+
+    def publish(self, State state):
+        """Make `state` the one all workers read; returns when none reads the old one any more."""
+        cdef c.dataplane *d = self.get()
+        cdef c.state *s = state.get()
+        with nogil:
+            c.dataplane_publish(d, s)
+        self.state = state  # only now may the old one go
+
+    def start(self, lcores):
+        """Launch steering, workers and muxing on these EAL lcores, in that order."""
+        cdef unsigned int ids[64]
+        if len(lcores) != self.config.workers + 2:
+            raise ValueError(f"{self.config.workers + 2} lcores are needed: steering, workers, muxing")
+        for i, lcore in enumerate(lcores):
+            ids[i] = lcore
+        check(c.dataplane_start(self.get(), ids), "start the stages")
+
+    def stop(self):
+        """Stop all stages and wait for them. Harmless when not running."""
+        cdef c.dataplane *d = self.get()
+        with nogil:
+            c.dataplane_stop(d)
+
+    def step(self, uint32_t now):
+        """One turn of each stage on this thread at clock `now` (seconds); returns packets moved. Not while running."""
+        cdef c.dataplane *d = self.get()
+        cdef uint32_t moved
+        with nogil:
+            moved = c.dataplane_step(d, now)
+        return moved
+
+    def flush(self, uint16_t backend):
+        """Forget all flows of the backend with this index."""
+        cdef c.dataplane *d = self.get()
+        with nogil:
+            c.dataplane_flush(d, backend)
+
+    def inject(self, bytes frame, uint8_t worker):
+        """Send a packet of our own through the road by way of `worker`; see collect()."""
+        check(c.dataplane_inject(self.get(), <const char *>frame, len(frame), worker), "inject a packet")
+
+    def collect(self):
+        """A packet of our own that reached its end: (worker, fate, port, backend index, frame), or None."""
+        cdef bytearray room = bytearray(MAX_FRAME)
+        cdef c.collected what
+        cdef int length = c.dataplane_collect(self.get(), &what, <char *>room, MAX_FRAME)
+        if length == 0:
+            return None
+        return what.worker, FATES[what.fate], what.port, what.backend, bytes(room[:length])
+
+    @property
+    def received(self):
+        """Packets received from outside."""
+        return c.dataplane_received(self.get())
+
+    @property
+    def own(self):
+        """Packets of our own that were put on the road."""
+        return c.dataplane_own(self.get())
+
+    def fates(self):
+        """{fate: packets}, every fate."""
+        cdef uint64_t values[64]
+        c.dataplane_fates(self.get(), values)
+        return {name: values[i] for i, name in enumerate(FATES)}
+
+    def rings(self, uint16_t index):
+        """The six pointers of one port; `recycled` is None where the port cannot know it."""
+        cdef c.ring_indices i
+        c.dataplane_rings(self.get(), index, &i)
+        known = self.ports[index].knows_recycled
+        return {
+            "receive": {"received": i.received, "processed": i.processed, "reserved": i.reserved},
+            "transmit": {"ready": i.ready, "sent": i.sent, "recycled": i.recycled if known else None},
+        }
+
+    def vip_traffic(self, uint16_t vip):
+        """(packets, bytes) forwarded for the vip with this id."""
+        cdef uint64_t packets, octets
+        c.dataplane_vip_traffic(self.get(), vip, &packets, &octets)
+        return packets, octets
+
+    def backend_traffic(self, uint16_t backend):
+        """(packets, bytes) forwarded to the backend with this index."""
+        cdef uint64_t packets, octets
+        c.dataplane_backend_traffic(self.get(), backend, &packets, &octets)
+        return packets, octets
+
+    def backend_flows(self, uint16_t backend):
+        """Entries of all connection tables that point to the backend with this index."""
+        return c.dataplane_backend_flows(self.get(), backend)
+
+    def turns(self):
+        """Loop counters: [("steering", 0, n), ("worker", i, n)..., ("muxing", 0, n)]."""
+        cdef c.dataplane *d = self.get()
+        workers = [("worker", i, c.dataplane_turns(d, c.STAGE_WORKER, i)) for i in range(self.config.workers)]
+        return [
+            ("steering", 0, c.dataplane_turns(d, c.STAGE_STEERING, 0)),
+            *workers,
+            ("muxing", 0, c.dataplane_turns(d, c.STAGE_MUXING, 0)),
+        ]
+
+    def worker(self, uint32_t index):
+        """Connection table of one worker: {"entries", "live", "inserted", "evicted", "untracked"}."""
+        cdef c.worker_counters w
+        if index >= self.config.workers:
+            raise IndexError("no such worker")
+        c.dataplane_worker(self.get(), index, &w)
+        return {"entries": w.entries, "live": w.live, "inserted": w.inserted, "evicted": w.evicted,
+                "untracked": w.refused}
+
+    def connections(self, uint32_t now):
+        """Entries alive at `now`, in all tables. Not while running."""
+        return c.dataplane_connections(self.get(), now)
+
+    def lookup(self, uint8_t protocol, bytes source, uint16_t source_port, bytes destination,
+               uint16_t destination_port):
+        """What would happen to a packet of this flow: (vip id or None, hash, slot, backend index or None, tracked)."""
+        cdef c.flow_question q
+        cdef c.flow_answer a
+        if len(source) != len(destination) or len(source) not in (4, 16):
+            raise ValueError("source and destination are of one family")
+        q.protocol = protocol
+        q.address_length = <uint8_t>len(source)
+        memcpy(q.source, <const char *>source, len(source))
+        memcpy(q.destination, <const char *>destination, len(destination))
+        q.source_port = source_port
+        q.destination_port = destination_port
+        c.dataplane_lookup(self.get(), &q, &a)
+        return (
+            a.vip if a.vip_found else None,
+            a.hash,
+            a.slot,
+            a.backend if a.backend != c.NO_BACKEND else None,
+            bool(a.tracked),
+        )
+
+    def close(self):
+        """Stop, and give every packet on the road back to the pool. Ports and pool are closed after this."""
+        cdef c.dataplane *d = self.handle
+        self.handle = NULL
+        with nogil:
+            c.dataplane_delete(d)
+        self.state = None
+
+    def __dealloc__(self):
+        c.dataplane_delete(self.handle)
+
+
+class CaptureError(Exception):
+    """A capture file cannot be read or written."""
+
+
+cdef class CaptureReader:
+    """Iterates (nanoseconds, frame) over a pcap or pcapng file of Ethernet frames."""
+
+    cdef c.capture_reader *handle
+    cdef str path
+
+    def __cinit__(self, str path):
+        cdef char error[256]
+        self.path = path
+        self.handle = c.capture_open(os.fsencode(path), error)
+        if self.handle == NULL:
+            raise CaptureError(error.decode(errors="replace"))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef char error[256]
+        cdef const uint8_t *frame
+        cdef uint32_t captured, length
+        cdef uint64_t nanoseconds
+        cdef int rc = c.capture_next(self.handle, &frame, &captured, &length, &nanoseconds, error)
+        if rc == 0:
+            raise StopIteration
+        if rc < 0:
+            raise CaptureError(f"{self.path}: {error.decode(errors='replace')}")
+        if captured < length:
+            raise CaptureError(f"{self.path}: a frame of {length} bytes was captured with {captured}; "
+                               "capture with a snapshot length of 0 (all)")
+        return nanoseconds, (<const char *>frame)[:captured]
+
+    def __dealloc__(self):
+        c.capture_close(self.handle)
+
+
+cdef class CaptureWriter:
+    """Writes frames to a pcap file with nanosecond timestamps."""
+
+    cdef c.capture_writer *handle
+    cdef str path
+
+    def __cinit__(self, str path):
+        cdef char error[256]
+        self.path = path
+        self.handle = c.capture_create(os.fsencode(path), error)
+        if self.handle == NULL:
+            raise CaptureError(error.decode(errors="replace"))
+
+    def write(self, uint64_t nanoseconds, bytes frame):
+        """Append one frame."""
+        c.capture_write(self.handle, <const char *>frame, len(frame), nanoseconds)
+
+    def close(self):
+        """Finish the file. Raises CaptureError when it did not reach the disk."""
+        cdef c.capture_writer *handle = self.handle
+        self.handle = NULL
+        if handle != NULL and c.capture_finish(handle) != 0:
+            raise CaptureError(f"{self.path}: not written completely")
+
+    def __dealloc__(self):
+        if self.handle != NULL:
+            c.capture_finish(self.handle)

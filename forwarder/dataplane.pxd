@@ -1,0 +1,189 @@
+# The C names of csrc/dataplane.h and csrc/capture.h, verbatim. What they mean stands in those headers.
+
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+
+
+cdef extern from "stdbool.h":
+    ctypedef bint bool
+
+
+cdef extern from "dataplane.h" nogil:
+    enum:
+        NO_BACKEND
+
+    struct state:
+        pass
+    struct dataplane:
+        pass
+    struct packet_pool:
+        pass
+    struct port:
+        pass
+    struct receive_ring:
+        pass
+    struct transmit_ring:
+        pass
+
+    struct backend_spec:
+        uint16_t index
+        uint16_t generation
+        uint16_t next_hop
+        uint8_t address_length
+        uint8_t address[16]
+        uint8_t source[16]
+
+    struct vip_spec:
+        uint16_t id
+        uint16_t port
+        uint8_t protocol
+        uint8_t address_length
+        uint8_t client_affinity
+        uint8_t address[16]
+        uint32_t table_size
+        const uint16_t *slots
+        const uint16_t *usable
+        uint32_t usable_count
+
+    enum idle_policy:
+        IDLE_SPIN
+        IDLE_YIELD
+        IDLE_SLEEP
+
+    struct dataplane_config:
+        uint64_t hash_key[2]
+        uint64_t steering_seed
+        uint32_t workers
+        uint32_t ring_size
+        uint32_t connection_entries
+        uint32_t connection_seconds[4]
+        idle_policy idle
+        bool track_always
+
+    struct port_facts:
+        uint8_t mac[6]
+        bool link_up
+        bool knows_recycled
+        uint64_t missed
+
+    struct collected:
+        uint8_t fate
+        uint8_t worker
+        uint16_t port
+        uint16_t vip
+        uint16_t backend
+
+    enum stage_kind:
+        STAGE_STEERING
+        STAGE_WORKER
+        STAGE_MUXING
+
+    struct ring_indices:
+        uint64_t received
+        uint64_t processed
+        uint64_t reserved
+        uint64_t ready
+        uint64_t sent
+        uint64_t recycled
+
+    struct worker_counters:
+        uint64_t entries
+        uint64_t live
+        uint64_t inserted
+        uint64_t evicted
+        uint64_t refused
+
+    struct flow_question:
+        uint8_t protocol
+        uint8_t address_length
+        uint8_t source[16]
+        uint8_t destination[16]
+        uint16_t source_port
+        uint16_t destination_port
+
+    struct flow_answer:
+        bool vip_found
+        bool tracked
+        uint16_t vip
+        uint16_t backend
+        uint32_t slot
+        uint32_t worker
+        uint64_t hash
+
+    int dataplane_init(int argc, char **argv)
+    void dataplane_cleanup()
+
+    state *state_build(const vip_spec *vips, uint32_t vip_count, const backend_spec *backends,
+                       uint32_t backend_count, int *error)
+    void state_free(state *s)
+
+    packet_pool *pool_new(const char *name, uint32_t size, int *error)
+    void pool_delete(packet_pool *pool)
+    uint32_t pool_size(const packet_pool *pool)
+    uint32_t pool_available(const packet_pool *pool)
+
+    port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, int *error)
+    port *port_new_memory(const char *name, uint16_t index, int *error)
+    void port_delete(port *p)
+    void port_describe(const port *p, port_facts *facts)
+    int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length)
+    int port_take(port *p, void *frame, uint32_t room)
+
+    dataplane *dataplane_new(const dataplane_config *config, packet_pool *pool, port **ports, uint16_t count,
+                             int *error)
+    void dataplane_delete(dataplane *d)
+    uint32_t dataplane_pool_need(const dataplane_config *config, const packet_pool *pool, port **ports,
+                                 uint16_t count)
+    void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts)
+    void dataplane_set_next_hop(dataplane *d, uint16_t index, uint16_t port_index, const uint8_t *mac)
+    void dataplane_publish(dataplane *d, state *s)
+    int dataplane_start(dataplane *d, const unsigned int *lcores)
+    void dataplane_stop(dataplane *d)
+    uint32_t dataplane_step(dataplane *d, uint32_t now)
+    void dataplane_flush(dataplane *d, uint16_t backend)
+    int dataplane_inject(dataplane *d, const void *frame, uint32_t length, uint8_t worker)
+    int dataplane_collect(dataplane *d, collected *what, void *frame, uint32_t room)
+
+    uint32_t dataplane_fate_count()
+    const char *dataplane_fate_name(uint32_t fate)
+    int dataplane_fate_kind(uint32_t fate)
+    void dataplane_fates(const dataplane *d, uint64_t *fates)
+    uint64_t dataplane_received(const dataplane *d)
+    uint64_t dataplane_own(const dataplane *d)
+    void dataplane_rings(const dataplane *d, uint16_t index, ring_indices *indices)
+    void dataplane_vip_traffic(const dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
+    void dataplane_backend_traffic(const dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
+    uint64_t dataplane_backend_flows(const dataplane *d, uint16_t backend)
+    uint64_t dataplane_turns(const dataplane *d, stage_kind stage, uint32_t worker)
+    void dataplane_worker(const dataplane *d, uint32_t worker, worker_counters *counters)
+    uint64_t dataplane_connections(const dataplane *d, uint32_t now)
+    void dataplane_lookup(const dataplane *d, const flow_question *question, flow_answer *answer)
+
+    receive_ring *receive_ring_new(uint32_t size, int *error)
+    void receive_ring_delete(receive_ring *r)
+    void receive_ring_credit(receive_ring *r, uint64_t credit)
+    uint32_t receive_ring_pull(receive_ring *r, port *p)
+    uint32_t receive_ring_hand_over(receive_ring *r, transmit_ring *to, uint32_t n)
+    void receive_ring_indices(const receive_ring *r, ring_indices *indices)
+
+    transmit_ring *transmit_ring_new(uint32_t size, int *error)
+    void transmit_ring_delete(transmit_ring *r)
+    uint32_t transmit_ring_push(transmit_ring *r, port *p)
+    void transmit_ring_indices(const transmit_ring *r, ring_indices *indices)
+
+
+cdef extern from "capture.h" nogil:
+    enum:
+        CAPTURE_ERROR_SIZE
+
+    struct capture_reader:
+        pass
+    struct capture_writer:
+        pass
+
+    capture_reader *capture_open(const char *path, char *error)
+    void capture_close(capture_reader *reader)
+    int capture_next(capture_reader *reader, const uint8_t **frame, uint32_t *captured, uint32_t *length,
+                     uint64_t *nanoseconds, char *error)
+    capture_writer *capture_create(const char *path, char *error)
+    void capture_write(capture_writer *writer, const void *frame, uint32_t length, uint64_t nanoseconds)
+    int capture_finish(capture_writer *writer)
