@@ -72,6 +72,15 @@ uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend)
 	return flows;
 }
 
+uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip)
+{
+	uint64_t flows = 0;
+
+	for (uint32_t i = 0; i < d->config.workers; i++)
+		flows += __atomic_load_n(&d->workers[i].table.vip_live[vip], __ATOMIC_RELAXED);
+	return flows;
+}
+
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker)
 {
 	switch (stage) {

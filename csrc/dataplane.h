@@ -153,7 +153,9 @@ uint64_t dataplane_own(const struct dataplane *d);
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices);
 void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes);
 void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes);
-uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend); // live entries in all tables
+// Live entries in all connection tables.
+uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend);
+uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip);
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker);
 void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters);
 uint64_t dataplane_connections(const struct dataplane *d, uint32_t now); // alive at `now`; not while running

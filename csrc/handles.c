@@ -71,22 +71,41 @@ void port_describe(const struct port *port, struct port_facts *facts)
 	facts->missed = port_missed(port);
 }
 
+// A packet with the bytes of `frame`, of as many buffers as it takes; NULL when the pool is empty.
+static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame, uint32_t length)
+{
+	struct rte_mbuf *head = rte_pktmbuf_alloc(pool->mempool), *tail = head;
+
+	while (head != NULL) {
+		uint32_t room = rte_pktmbuf_tailroom(tail);
+		uint32_t part = length < room ? length : room;
+		struct rte_mbuf *next;
+
+		memcpy(rte_pktmbuf_append(head, (uint16_t)part), frame, part);
+		frame += part;
+		length -= part;
+		if (length == 0)
+			return head;
+		next = rte_pktmbuf_alloc(pool->mempool);
+		if (next == NULL || rte_pktmbuf_chain(head, next) != 0) {
+			rte_pktmbuf_free(next);
+			rte_pktmbuf_free(head);
+			return NULL;
+		}
+		tail = next;
+	}
+	return NULL;
+}
+
 int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length)
 {
 	struct rte_mbuf *m;
-	void *data;
 
 	if (port->device)
 		return -ENOTSUP;
-	m = rte_pktmbuf_alloc(pool->mempool);
+	m = packet_of(pool, frame, length);
 	if (m == NULL)
 		return -ENOBUFS;
-	data = length <= UINT16_MAX ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
-	if (data == NULL) {
-		rte_pktmbuf_free(m);
-		return -EMSGSIZE;
-	}
-	memcpy(data, frame, length);
 	if (rte_ring_sp_enqueue(port->arriving, m) == 0)
 		return 0;
 	rte_pktmbuf_free(m);

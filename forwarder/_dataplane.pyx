@@ -156,8 +156,9 @@ cdef class Port:
     @property
     def mac(self):
         """The port's own address, 6 bytes."""
-        self.get()
-        return bytes(self.facts().mac)
+        cdef c.port_facts facts
+        c.port_describe(self.get(), &facts)
+        return (<const char *>facts.mac)[:6]
 
     @property
     def link_up(self):
@@ -503,6 +504,10 @@ cdef class Dataplane:
     def backend_flows(self, uint16_t backend):
         """Entries of all connection tables that point to the backend with this index."""
         return c.dataplane_backend_flows(self.get(), backend)
+
+    def vip_flows(self, uint16_t vip):
+        """Entries of all connection tables that belong to the vip with this id."""
+        return c.dataplane_vip_flows(self.get(), vip)
 
     def turns(self):
         """Loop counters: [("steering", 0, n), ("worker", i, n)..., ("muxing", 0, n)]."""

@@ -153,6 +153,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_vip_traffic(const dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
     void dataplane_backend_traffic(const dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
     uint64_t dataplane_backend_flows(const dataplane *d, uint16_t backend)
+    uint64_t dataplane_vip_flows(const dataplane *d, uint16_t vip)
     uint64_t dataplane_turns(const dataplane *d, stage_kind stage, uint32_t worker)
     void dataplane_worker(const dataplane *d, uint32_t worker, worker_counters *counters)
     uint64_t dataplane_connections(const dataplane *d, uint32_t now)

@@ -1,0 +1,78 @@
+"""DPDK's environment for one forwarder: memory, lcores, CPUs. What is missing is said in one sentence."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from forwarder import _dataplane
+from forwarder.settings import Refused, Settings
+
+MEGABYTE = 1 << 20
+PACKET_BYTES = 2432  # one 2 KB buffer with headroom and its header, as DPDK lays it out
+MEMINFO = Path("/proc/meminfo")
+
+
+def needed_megabytes(packet_pool: int, connection_entries: int, workers: int) -> int:
+    """Memory that DPDK must have: packets, connection tables (12.8 bytes an entry), and room for the rest."""
+    tables = workers * (connection_entries * 13 + 400_000)
+    return (packet_pool * PACKET_BYTES + tables) * 5 // 4 // MEGABYTE + 16
+
+
+def free_hugepage_megabytes(meminfo: str) -> int:
+    """Free memory in hugepages of the default size, from the text of /proc/meminfo."""
+    fields = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
+    free = int(fields.get("HugePages_Free", "0").split()[0])
+    return free * int(fields.get("Hugepagesize", "0 kB").split()[0]) // 1024
+
+
+def _lcores(cpus: Sequence[int], allowed: Sequence[int]) -> str:
+    # Lcore 0 is the control thread: it floats over all CPUs. The stages are lcores 1, 2, ... in their order.
+    floating = ",".join(str(cpu) for cpu in sorted(allowed))
+    return ",".join([f"0@({floating})", *(f"{i}@{cpu}" for i, cpu in enumerate(cpus, start=1))])
+
+
+def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
+    missing = sorted(set(settings.cpus) - allowed)
+    if missing:
+        raise Refused(
+            f"CPU {missing[0]} in forwarder.lcores cannot be used here; "
+            f"the CPUs are {', '.join(str(cpu) for cpu in sorted(allowed))}."
+        )
+    if any(port.driver == "af_packet" for port in settings.ports) and os.geteuid() != 0:
+        raise Refused("a port on a kernel interface needs root (raw sockets): start the node as root.")
+    if not settings.hugepages:
+        return
+    if os.geteuid() != 0:
+        raise Refused("hugepages need root: start the node as root, or write `hugepages: false`.")
+    free = free_hugepage_megabytes(MEMINFO.read_text())
+    if free < megabytes:
+        raise Refused(
+            f"{megabytes} MB of hugepages are needed and {free} MB are free: reserve them with "
+            f"`sysctl -w vm.nr_hugepages={(megabytes + 1) // 2 + 8}`, or write `hugepages: false` in the "
+            "forwarder section to use ordinary memory."
+        )
+
+
+def control_cpus(allowed: set[int], stages: Sequence[int]) -> set[int]:
+    """CPUs for control threads: those no stage is pinned to, when more than one is left; else all."""
+    left = allowed - set(stages)
+    return left if len(left) > 1 else allowed
+
+
+def start(settings: Settings) -> list[int]:
+    """Initialise DPDK; returns the lcores of steering, workers and muxing. Raises Refused."""
+    allowed = os.sched_getaffinity(0)
+    workers = len(settings.worker_cpus)
+    megabytes = needed_megabytes(settings.packet_pool, settings.connection_entries, workers)
+    _check(settings, allowed, megabytes)
+    arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
+    arguments += ["--lcores", _lcores(settings.cpus, sorted(allowed))]
+    arguments += ["--in-memory"] if settings.hugepages else ["--no-huge", "--no-shconf"]
+    try:
+        _dataplane.initialize(arguments)
+    except _dataplane.DataplaneError as error:
+        raise Refused(f"DPDK could not start ({error}); its own messages stand above this line.") from error
+    finally:
+        # EAL pinned this thread, and every later thread and child would inherit that.
+        os.sched_setaffinity(0, control_cpus(allowed, settings.cpus))
+    return list(range(1, len(settings.cpus) + 1))

@@ -1,0 +1,194 @@
+"""From the controller's desired state to the data plane's forwarding state.
+
+Keeps what must outlive a state: the numbers of vips and backends, the tables, and the backends that left a vip but
+still have flows there.
+"""
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from forwarder._dataplane import Dataplane, State
+from forwarder.hashing.digest import state_digest
+from forwarder.hashing.maglev import Table
+from forwarder.next_hops import NextHops
+from forwarder.settings import Address
+from forwarder.stable_ids import Counted, IdsExhausted
+from forwarder.state_message import StateMessage, StateRefused, VipMessage, parse
+from forwarder.tables import Tables
+
+MAX_VIPS = 1 << 14
+MAX_BACKENDS = (1 << 16) - 1  # 0xffff means none
+NO_SLOTS: "array[int]" = array("H")
+
+VipKey = tuple[Address, int, int]
+BackendKey = tuple[str, Address]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What is in force: the message, its digest, and how many states came before."""
+
+    message: StateMessage
+    digest: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What would happen to a packet of one flow."""
+
+    vip: str | None
+    hash: int
+    slot: int
+    backend: str | None
+    tracked: bool
+
+    @property
+    def fate(self) -> str:
+        """The fate that the packet would get."""
+        if self.vip is None:
+            return "not_vip"
+        if self.backend is None:
+            return "no_backend"
+        return "conn_hit" if self.tracked else "hash_new"
+
+
+class Forwarding:
+    """Builds and publishes forwarding states. For the control thread alone."""
+
+    def __init__(self, dataplane: Dataplane, hops: NextHops, sources: dict[int, Address]) -> None:
+        self._dataplane = dataplane
+        self._hops = hops
+        self._sources = sources
+        self._tables = Tables()
+        self._vips: Counted[VipKey] = Counted(MAX_VIPS, dataplane.vip_traffic, dataplane.vip_flows)
+        self._backends: Counted[BackendKey] = Counted(
+            MAX_BACKENDS, dataplane.backend_traffic, dataplane.backend_flows
+        )
+        self._former: dict[VipKey, set[BackendKey]] = {}  # left the vip, still have flows
+        self._hop_of: dict[BackendKey, int] = {}
+        self.applied = Applied(StateMessage({}, ()), None, 0)
+
+    def apply(self, raw: dict[str, Any]) -> Applied:
+        """Apply a state message whole. Raises StateRefused; then nothing has changed."""
+        message = parse(raw)
+        for name, address in message.backends.items():
+            if address.version not in self._sources:
+                raise StateRefused(f"backend {name}: no tunnel_source of family ipv{address.version}")
+        digest = state_digest(raw, self._tables.build)
+        former = self._still_draining(message)
+        try:
+            self._publish(message, former)
+        except IdsExhausted as error:
+            raise StateRefused(f"too many vips or backends: {error}") from error
+        self._former = former
+        self.applied = Applied(message, digest, self.applied.generation + 1)
+        self._tables.forget_unused()
+        return self.applied
+
+    def follow_next_hops(self) -> None:
+        """After a new view of the kernel: rewrite MACs, and the state where a route leads elsewhere."""
+        moved = any(self._hops.index(key[1]) != index for key, index in self._hop_of.items())
+        self._write_macs()
+        if moved:
+            self._publish(self.applied.message, self._former)
+
+    def reap(self) -> None:
+        """Let go of backends that left and whose flows have ended. To be called now and then."""
+        kept = {vip: {b for b in backends if self._backends.flows(b) > 0} for vip, backends in self._former.items()}
+        kept = {vip: backends for vip, backends in kept.items() if backends}
+        if kept != self._former:
+            self._former = kept
+            self._publish(self.applied.message, kept)
+
+    def flush(self, name: str) -> bool:
+        """Forget every flow of the backend; False when there is none of this name."""
+        numbers = [number for (known, _), number in self._backends.items() if known == name]
+        for number in numbers:
+            self._dataplane.flush(number)
+        return bool(numbers)
+
+    def lookup(
+        self, protocol: int, source: Address, source_port: int, destination: Address, destination_port: int
+    ) -> Answer:
+        """What would happen to a packet of this flow now."""
+        vip, hashed, slot, backend, tracked = self._dataplane.lookup(
+            protocol, source.packed, source_port, destination.packed, destination_port
+        )
+        vips = {number: key for key, number in self._vips.items()}
+        names = {number: name for (name, _), number in self._backends.items()}
+        by_key = {v.key: v.name for v in self.applied.message.vips}
+        return Answer(
+            by_key.get(vips[vip]) if vip is not None else None,
+            hashed,
+            slot,
+            names.get(backend) if backend is not None else None,
+            tracked,
+        )
+
+    def traffic(self) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+        """Packets and bytes forwarded: ({vip: ...}, {backend: ...}), former backends included."""
+        by_key = {vip.key: vip.name for vip in self.applied.message.vips}
+        vips = {by_key[key]: traffic for key, traffic in self._vips.traffic() if key in by_key}
+        return vips, {name: traffic for (name, _), traffic in self._backends.traffic()}
+
+    def table(self, vip: VipMessage) -> Table:
+        """The Maglev table of a vip."""
+        return self._tables.build(vip.weights, vip.table_size)
+
+    def number(self, name: str, address: Address) -> int:
+        """The backend's number in the data plane."""
+        return self._backends.assign((name, address))[0]
+
+    def _still_draining(self, message: StateMessage) -> dict[VipKey, set[BackendKey]]:
+        """Per vip, the backends of the state in force that the message no longer names and that have flows."""
+        members = {vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members} for vip in message.vips}
+        before: dict[VipKey, set[BackendKey]] = {vip: set(keys) for vip, keys in self._former.items()}
+        for vip in self.applied.message.vips:
+            usable = (m.backend for m in vip.members if m.status != "down")
+            before.setdefault(vip.key, set()).update((b, self.applied.message.backends[b]) for b in usable)
+        draining = {
+            vip: {key for key in keys - members[vip] if self._backends.flows(key) > 0}
+            for vip, keys in before.items()
+            if vip in members
+        }
+        return {vip: keys for vip, keys in draining.items() if keys}
+
+    def _publish(self, message: StateMessage, former: dict[VipKey, set[BackendKey]]) -> None:
+        keys = set(message.backends.items()).union(*former.values())
+        numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
+        hop_of = {key: self._hops.index(key[1]) for key in keys}
+        backends = [
+            (number, generation, hop_of[key], key[1].packed, self._sources[key[1].version].packed)
+            for key, (number, generation) in numbers.items()
+        ]
+        by_name = {name: numbers[name, address][0] for name, address in message.backends.items()}
+        vips = [
+            self._vip_entry(vip, by_name, {numbers[key][0] for key in former.get(vip.key, ())})
+            for vip in message.vips
+        ]
+        self._write_macs()
+        self._dataplane.publish(State(vips, backends))
+        self._hop_of = hop_of
+        self._vips.release_unless({vip.key for vip in message.vips})
+        self._backends.release_unless(keys)
+
+    def _write_macs(self) -> None:
+        for index, hop, mac in self._hops.resolved():
+            self._dataplane.set_next_hop(index, hop.port, mac)
+
+    def _vip_entry(self, vip: VipMessage, numbers: dict[str, int], former: set[int]) -> tuple[Any, ...]:
+        weights = vip.weights
+        slots = self._tables.slots(self.table(vip), numbers) if weights else NO_SLOTS
+        usable = {numbers[m.backend] for m in vip.members if m.status != "down"} | former
+        number, _ = self._vips.assign(vip.key)
+        return (
+            number,
+            vip.address.packed,
+            vip.protocol,
+            vip.port,
+            vip.client_affinity,
+            slots,
+            sorted(usable),
+        )

@@ -1,0 +1,111 @@
+"""The kernel's routes and neighbors over netlink: a fresh view on every change, and questions for what is missing."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+
+from pyroute2 import AsyncIPRoute, NetlinkError
+
+from forwarder.next_hops import KernelView, Neighbor, NextHops, Route
+from forwarder.settings import Address
+
+MAIN_TABLE = 254
+UNICAST = 1
+NTF_USE = 1  # linux/neighbour.h: act as if the entry had been used, so that the kernel resolves or probes it
+RTMGRP = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400  # link, neighbor, IPv4 address and route, IPv6 address and route
+SETTLE = 0.01  # seconds: events come in bunches
+PERIOD = 1.0  # seconds between looks without an event
+
+
+def _route(message: object) -> Route | None:
+    get = message.get_attr  # type: ignore[attr-defined]
+    if message["type"] != UNICAST:  # type: ignore[index]
+        return None
+    family, length = message["family"], message["dst_len"]  # type: ignore[index]
+    network = get("RTA_DST") or ("0.0.0.0" if family == socket.AF_INET else "::")
+    interface, gateway = get("RTA_OIF"), get("RTA_GATEWAY")
+    paths = get("RTA_MULTIPATH")
+    if paths:  # any of several equal paths will do; the first, so that it stays the same
+        interface, gateway = paths[0]["oif"], paths[0].get_attr("RTA_GATEWAY")
+    if interface is None:
+        return None
+    return Route(
+        ip_network(f"{network}/{length}"),
+        ip_address(gateway) if gateway else None,
+        interface,
+        get("RTA_PRIORITY") or 0,
+    )
+
+
+async def read_view(netlink: AsyncIPRoute) -> KernelView:
+    """One look at the kernel's main routing table and its neighbors."""
+    routes, neighbors = [], {}
+    for family in (socket.AF_INET, socket.AF_INET6):
+        async for message in await netlink.route("dump", family=family, table=MAIN_TABLE):
+            route = _route(message)
+            if route is not None:
+                routes.append(route)
+        async for message in await netlink.neigh("dump", family=family):
+            mac = message.get_attr("NDA_LLADDR")
+            key = (message["ifindex"], ip_address(message.get_attr("NDA_DST")))
+            neighbors[key] = Neighbor(bytes.fromhex(mac.replace(":", "")) if mac else None, message["state"])
+    return KernelView(routes, neighbors)
+
+
+class Neighbors:
+    """Keeps `hops.view` fresh and calls `changed()` after each look; runs until cancelled."""
+
+    def __init__(self, hops: NextHops, changed: Callable[[], None]) -> None:
+        self._hops = hops
+        self._changed = changed
+        self._wake = asyncio.Event()
+
+    def look_soon(self) -> None:
+        """Look again now, as after a change of the backends."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Mirror the kernel: on each event, and once a second."""
+        events = self._open_events()
+        try:
+            async with AsyncIPRoute() as netlink:
+                while True:
+                    self._wake.clear()
+                    self._hops.view = await read_view(netlink)
+                    self._changed()
+                    for interface, address in self._hops.to_ask():
+                        await self._ask(netlink, interface, address)
+                    await self._wait()
+        finally:
+            asyncio.get_running_loop().remove_reader(events)
+            events.close()
+
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), PERIOD)
+            await asyncio.sleep(SETTLE)
+        except TimeoutError:
+            pass
+
+    async def _ask(self, netlink: AsyncIPRoute, interface: int, address: Address) -> None:
+        with suppress(NetlinkError):  # the interface is down or gone: the next look tells
+            await netlink.neigh("replace", dst=str(address), ifindex=interface, flags=NTF_USE, state=0)
+
+    def _open_events(self) -> socket.socket:
+        # What changed is not read from the events: any of them, or their overflow, means that a new look is due.
+        events = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+        events.bind((0, RTMGRP))
+        asyncio.get_running_loop().add_reader(events, self._drain, events)
+        return events
+
+    def _drain(self, events: socket.socket) -> None:
+        try:
+            while events.recv(65536):
+                pass
+        except BlockingIOError:
+            pass
+        except OSError:
+            pass  # ENOBUFS: events were lost, which is an event too
+        self._wake.set()

@@ -1,0 +1,166 @@
+"""One running forwarder: pool, ports, stages, and what it answers on its control socket."""
+
+import asyncio
+import os
+from typing import Any
+
+import structlog
+
+from forwarder import environment
+from forwarder._dataplane import Dataplane, PacketPool, cleanup
+from forwarder.canary import Canary
+from forwarder.control import Handler, Request, RequestRefused, flow_of
+from forwarder.forwarding import Forwarding
+from forwarder.neighbors import Neighbors
+from forwarder.next_hops import NextHops
+from forwarder.ports import interface_index, open_ports
+from forwarder.settings import Refused, Settings
+
+REAP_PERIOD = 2.0  # seconds between looks whether removed backends have lost their last flow
+
+log = structlog.get_logger()
+
+
+class Node:
+    """Owns the data plane from start to stop. Raises Refused when it cannot start as asked."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        interfaces = [interface_index(port) for port in settings.ports]
+        lcores = environment.start(settings)
+        self._pool = PacketPool("packet_pool", settings.packet_pool)
+        self._ports = open_ports(settings.ports, self._pool)
+        try:
+            self._dataplane = Dataplane(
+                self._pool,
+                self._ports,
+                settings.hash_key,
+                workers=len(settings.worker_cpus),
+                ring_size=settings.ring_size,
+                connection_entries=settings.connection_entries,
+                connection_seconds=settings.connection_seconds,
+                idle=settings.idle,
+            )
+        except Exception as error:
+            raise Refused(f"the data plane could not be made: {error}.") from error
+        for index, port in enumerate(settings.ports):
+            self._dataplane.set_port(index, port.mtu, interfaces[index] is not None)
+        self._hops = NextHops(settings.ports, interfaces)
+        self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources)
+        self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
+        self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
+        self._dataplane.start(lcores)
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """What the control socket answers, by `op`."""
+        return {
+            "ping": self.ping,
+            "state": self.state,
+            "stats": self.stats,
+            "canary": self.canary,
+            "lookup": self.lookup,
+            "flush": self.flush,
+        }
+
+    async def run(self) -> None:
+        """Follow the kernel and reap drained backends until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._neighbors.run())
+            group.create_task(self._reap())
+
+    async def _reap(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_PERIOD)
+            self._forwarding.reap()
+
+    def stop(self) -> None:
+        """Stop the stages and give everything back; says so when a packet is missing."""
+        self._dataplane.close()
+        for port in self._ports:
+            port.close()
+        missing = self._pool.size - self._pool.available
+        if missing:
+            log.error("packets did not return to the pool", missing=missing)
+        self._pool.close()
+        cleanup()
+
+    async def ping(self, _: Request) -> dict[str, Any]:
+        """Who this is, which state it has, and whether every lcore turns."""
+        applied = self._forwarding.applied
+        cpus = self._settings.cpus
+        return {
+            "pid": os.getpid(),
+            "fingerprint": self._settings.fingerprint,
+            "generation": applied.generation,
+            "digest": applied.digest,
+            "lcores": [
+                {"stage": stage, "index": index, "cpu": cpus[position], "turns": turns}
+                for position, (stage, index, turns) in enumerate(self._dataplane.turns())
+            ],
+            "ports": [
+                {"device": settings.device, "link": port.link_up}
+                for settings, port in zip(self._settings.ports, self._ports, strict=True)
+            ],
+        }
+
+    async def state(self, request: Request) -> dict[str, Any]:
+        """Apply a state, whole or not at all."""
+        applied = self._forwarding.apply(request.get("state") or {})
+        self._neighbors.look_soon()
+        log.info(
+            "state applied",
+            generation=applied.generation,
+            digest=applied.digest,
+            vips=len(applied.message.vips),
+            backends=len(applied.message.backends),
+        )
+        return {"generation": applied.generation, "digest": applied.digest}
+
+    async def stats(self, _: Request) -> dict[str, Any]:
+        """Every counter there is."""
+        vips, backends = self._forwarding.traffic()
+        return {
+            "received": self._dataplane.received,
+            "fates": self._dataplane.fates(),
+            "vips": vips,
+            "backends": backends,
+            "ports": [self._port_stats(index) for index in range(len(self._ports))],
+            "pool": {"size": self._pool.size, "free": self._pool.available},
+            "workers": [self._dataplane.worker(i) for i in range(len(self._settings.worker_cpus))],
+            "own": {"canaries": self._dataplane.own},
+            "next_hops": self._hops.describe(),
+        }
+
+    def _port_stats(self, index: int) -> dict[str, Any]:
+        settings, port = self._settings.ports[index], self._ports[index]
+        return {
+            "device": settings.device,
+            **self._dataplane.rings(index),
+            "missed": port.missed,
+            "mac": port.mac.hex(":"),
+            "mtu": settings.mtu,
+        }
+
+    async def canary(self, _: Request) -> dict[str, Any]:
+        """Fly a canary by way of every worker."""
+        passed, reason = await self._canary.fly()
+        return {"passed": passed, "reason": reason}
+
+    async def lookup(self, request: Request) -> dict[str, Any]:
+        """What would happen to a packet of one flow."""
+        answer = self._forwarding.lookup(*flow_of(request))
+        return {
+            "vip": answer.vip,
+            "hash": f"{answer.hash:#018x}",
+            "slot": answer.slot,
+            "backend": answer.backend,
+            "source": "connection" if answer.tracked else "table",
+            "fate": answer.fate,
+        }
+
+    async def flush(self, request: Request) -> dict[str, Any]:
+        """End the flows of a backend."""
+        if not self._forwarding.flush(str(request.get("backend"))):
+            raise RequestRefused(f"there is no backend {request.get('backend')}")
+        return {}

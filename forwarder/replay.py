@@ -1,0 +1,135 @@
+"""`maglev replay`: the real stages over a capture instead of a NIC, in one process and deterministic.
+
+The clock is the capture's; every packet gets through; no kernel is asked. The node is 02:00:00:00:00:02 and its next
+hop 02:00:00:00:00:01. Settings and state come as JSON on stdin, since the configuration is the controller's business.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from forwarder._dataplane import CaptureError, CaptureReader, CaptureWriter, Dataplane, PacketPool, Port, initialize
+from forwarder.environment import needed_megabytes
+from forwarder.forwarding import Forwarding
+from forwarder.next_hops import NextHops
+from forwarder.settings import PortSettings, Refused, Settings, parse
+from forwarder.state_message import StateRefused
+
+GATEWAY_MAC = bytes.fromhex("020000000001")
+POOL = 4096
+NANOSECONDS = 10**9
+
+
+def _capture_port(settings: Settings) -> PortSettings:
+    """The one port of a replay: the configured MTU and gateway MAC, or the fixed ones."""
+    first = settings.ports[0] if settings.ports else None
+    return PortSettings(
+        device="capture",
+        driver="capture",
+        mtu=first.mtu if first is not None else 1500,
+        gateways={},
+        mac=first.mac if first is not None and first.mac is not None else GATEWAY_MAC,
+    )
+
+
+class Replay:
+    """A data plane over one memory port, stepped packet by packet."""
+
+    def __init__(self, settings: Settings, state: dict[str, Any], workers: int) -> None:
+        megabytes = needed_megabytes(POOL, settings.connection_entries, workers)
+        initialize(
+            ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
+            + ["--lcores", f"0@{min(os.sched_getaffinity(0))}", "--log-level", "lib.eal:warning"]
+        )
+        self._pool = PacketPool("packet_pool", POOL)
+        self._port = Port.memory("capture", 0, self._pool)
+        self._dataplane = Dataplane(
+            self._pool,
+            [self._port],
+            settings.hash_key,
+            workers=workers,
+            connection_entries=settings.connection_entries,
+            connection_seconds=settings.connection_seconds,
+        )
+        port = _capture_port(settings)
+        self._dataplane.set_port(0, port.mtu, False)
+        self._forwarding = Forwarding(self._dataplane, NextHops([port], [None]), settings.sources)
+        self._forwarding.apply(state)
+        self._now = 0
+        self._sent = 0
+
+    def run(self, packets: CaptureReader, out: CaptureWriter) -> None:
+        """Every packet through all stages, each at its own timestamp."""
+        for nanoseconds, frame in packets:
+            self._now = max(self._now, nanoseconds // NANOSECONDS)
+            self._port.give(frame)
+            while self._dataplane.step(self._now):
+                pass
+            while (sent := self._port.take()) is not None:
+                out.write(nanoseconds, sent)
+                self._sent += 1
+
+    def result(self) -> dict[str, Any]:
+        """What happened, as DESIGN 9 has it."""
+        vips, backends = self._forwarding.traffic()
+        return {
+            "received": self._dataplane.received,
+            "sent": self._sent,
+            "fates": self._dataplane.fates(),
+            "vips": {name: _packets_and_bytes(counts) for name, counts in vips.items()},
+            "backends": {name: _packets_and_bytes(counts) for name, counts in sorted(backends.items())},
+            "connections": self._dataplane.connections(self._now),
+        }
+
+    def close(self) -> int:
+        """Give everything back; returns the packets that are missing from the pool."""
+        self._dataplane.close()
+        self._port.close()
+        return self._pool.size - self._pool.available
+
+
+def _packets_and_bytes(counts: dict[str, int]) -> dict[str, int]:
+    return {"packets": counts["packets"], "bytes": counts["bytes"]}
+
+
+def replay(settings: Settings, state: dict[str, Any], source: Path, target: Path, workers: int = 1) -> dict[str, Any]:
+    """Run the capture `source` through a data plane with this state and write `target`; returns the counts.
+
+    Raises CaptureError.
+    """
+    packets = CaptureReader(str(source))
+    out = CaptureWriter(str(target))
+    run = Replay(settings, state, workers)
+    try:
+        run.run(packets, out)
+        result = run.result()
+    finally:
+        out.close()
+        missing = run.close()
+    if missing:
+        raise CaptureError(f"{missing} packets did not return to the pool")
+    return result
+
+
+def main() -> int:
+    """`python -m forwarder.replay IN.pcap OUT.pcap [--workers N]`; returns the exit status, 1 for a bad capture."""
+    parser = argparse.ArgumentParser(prog="maglev replay", description="The packet path over a capture.")
+    parser.add_argument("source", type=Path, metavar="IN.pcap")
+    parser.add_argument("target", type=Path, metavar="OUT.pcap")
+    parser.add_argument("--workers", type=int, default=1, choices=range(1, 33), metavar="N")
+    arguments = parser.parse_args()
+    asked = json.load(sys.stdin)
+    try:
+        settings = parse(asked["settings"])
+        print(json.dumps(replay(settings, asked["state"], arguments.source, arguments.target, arguments.workers)))
+    except (CaptureError, Refused, StateRefused) as error:
+        print(f"maglev replay: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""The state message of the controller, checked and typed. Nothing of a message that fails is applied."""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from forwarder.hashing.primes import is_prime
+from forwarder.settings import Address
+
+VERSION = 1
+PROTOCOLS = {"tcp": 6, "udp": 17}
+STATUSES = ("up", "drain", "down")
+
+
+class StateRefused(Exception):
+    """The message is not a state that this forwarder can apply; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A backend of a vip: `up` takes new flows by its weight, `drain` keeps old ones, `down` loses them."""
+
+    backend: str
+    weight: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class VipMessage:
+    """One vip with all its members. Port 0 stands for any port."""
+
+    name: str
+    address: Address
+    protocol: int
+    port: int
+    client_affinity: bool
+    table_size: int
+    members: tuple[Member, ...]
+
+    @property
+    def key(self) -> tuple[Address, int, int]:
+        """What makes it this vip, whatever its name."""
+        return (self.address, self.protocol, self.port)
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """{name: weight} of the members that own slots."""
+        return {m.backend: m.weight for m in self.members if m.status == "up" and m.weight > 0}
+
+
+@dataclass(frozen=True, slots=True)
+class StateMessage:
+    """The whole state: addresses of all backends, and the vips."""
+
+    backends: dict[str, Address]
+    vips: tuple[VipMessage, ...]
+
+
+def _member(raw: list[Any], backends: dict[str, Address], where: str) -> Member:
+    name, weight, status = raw
+    if name not in backends:
+        raise StateRefused(f"{where}: member {name} is not among the backends")
+    if status not in STATUSES:
+        raise StateRefused(f"{where}: member {name} has status {status!r}; known: {', '.join(STATUSES)}")
+    if not isinstance(weight, int) or weight < 0:
+        raise StateRefused(f"{where}: member {name} has weight {weight!r}")
+    return Member(name, weight, status)
+
+
+def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
+    where = f"vip {raw['name']}"
+    if raw["protocol"] not in PROTOCOLS:
+        raise StateRefused(f"{where}: protocol {raw['protocol']!r} is not known")
+    if raw["scheduler"] != "maglev":
+        raise StateRefused(f"{where}: scheduler {raw['scheduler']!r} is not known")
+    if not is_prime(raw["table_size"]):
+        raise StateRefused(f"{where}: table_size {raw['table_size']} is not a prime")
+    if not 0 <= raw["port"] <= 65535:
+        raise StateRefused(f"{where}: port {raw['port']} is out of range")
+    return VipMessage(
+        name=raw["name"],
+        address=ip_address(raw["address"]),
+        protocol=PROTOCOLS[raw["protocol"]],
+        port=raw["port"],
+        client_affinity=raw["affinity"] == "client",
+        table_size=raw["table_size"],
+        members=tuple(_member(member, backends, where) for member in raw["members"]),
+    )
+
+
+def parse(raw: Any) -> StateMessage:
+    """Raises StateRefused."""
+    try:
+        if raw["version"] != VERSION:
+            raise StateRefused(f"state version {raw['version']} is not {VERSION}: forwarder and controller differ")
+        backends = {name: ip_address(address) for name, address in raw["backends"].items()}
+        vips = tuple(_vip(vip, backends) for vip in raw["vips"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StateRefused(f"not a state message: {error!r}") from error
+    if len({vip.key for vip in vips}) != len(vips) or len({vip.name for vip in vips}) != len(vips):
+        raise StateRefused("two vips have the same name or the same address, protocol and port")
+    return StateMessage(backends, vips)

@@ -1,0 +1,42 @@
+"""Maglev tables, built once per (members, weights, size) however many vips use them."""
+
+from array import array
+from collections.abc import Mapping
+
+from forwarder.hashing import maglev
+
+Key = tuple[int, tuple[tuple[str, int], ...]]
+
+
+class Tables:
+    """Keeps the tables of the current state; those of an older one go when a state without them comes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, maglev.Table] = {}
+        self._used: set[Key] = set()
+        self._slots: dict[tuple[str, tuple[int, ...]], array[int]] = {}
+
+    def build(self, weights: Mapping[str, int], size: int) -> maglev.Table:
+        """The table for {name: weight}, from the cache when it is there."""
+        key = (size, tuple(sorted(weights.items())))
+        self._used.add(key)
+        table = self._kept.get(key)
+        if table is None:
+            table = self._kept[key] = maglev.build(weights, size)
+        return table
+
+    def slots(self, table: maglev.Table, numbers: Mapping[str, int]) -> "array[int]":
+        """The table's slots as backend numbers, which is what the data plane reads."""
+        owners = tuple(numbers[name] for name in table.names)
+        key = (table.digest, owners)
+        slots = self._slots.get(key)
+        if slots is None:
+            slots = self._slots[key] = array("H", map(owners.__getitem__, table.slots))
+        return slots
+
+    def forget_unused(self) -> None:
+        """Drop what was not built or asked for since the last call."""
+        self._kept = {key: table for key, table in self._kept.items() if key in self._used}
+        digests = {table.digest for table in self._kept.values()}
+        self._slots = {key: slots for key, slots in self._slots.items() if key[0] in digests}
+        self._used = set()
