@@ -1,0 +1,1 @@
+"""The control path: configuration, health, decisions, supervision. It never imports the DPDK extension."""

@@ -1,0 +1,84 @@
+"""The configuration: one YAML file, loaded whole or refused whole with every problem named (DESIGN 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from controller.config_errors import ConfigError, Problem
+from controller.config_sections import ForwarderPort, PerFamily, Sections
+from controller.config_shape import shape_problems
+from controller.model import Vip
+from controller.node_rules import node_findings
+from controller.pools import flatten
+from controller.service_rules import service_findings
+from controller.yaml_lines import Document, parse, read
+
+__all__ = ["Config", "ConfigError", "Problem", "load", "loads"]
+
+
+class Config(Sections):
+    """A configuration in which everything fits together."""
+
+    def services(self) -> tuple[Vip, ...]:
+        """Every vip with its backends, sorted by name: the same for any order of the file."""
+        vips = (flatten(vip, self.backend_pools) for vip in self.vips)
+        return tuple(sorted(vips, key=lambda vip: vip.name))
+
+    def forwarder_settings(self) -> dict[str, Any]:
+        """What a forwarder is started with: all that is not forwarding state, as plain JSON values."""
+        forwarder = self.forwarder
+        return {
+            "node": self.node.name,
+            "hash_key": self.node.hash_key,
+            "tunnel_source": _per_family(self.node.tunnel_source),
+            "ports": [_port(port) for port in forwarder.ports],
+            "steering": forwarder.steering,
+            "lcores": forwarder.lcores.model_dump(mode="json"),
+            "idle": forwarder.idle,
+            "packet_pool": forwarder.packet_pool,
+            "ring_size": forwarder.ring_size,
+            "connection_table": forwarder.connection_table.model_dump(mode="json"),
+            "hugepages": forwarder.hugepages,
+        }
+
+
+def load(path: Path) -> Config:
+    """The configuration in a file; raises ConfigError with every problem found."""
+    return _config(read(path))
+
+
+def loads(text: str, file: str = "configuration") -> Config:
+    """The configuration in a text, whose problems are reported as of `file`; raises ConfigError."""
+    return _config(parse(text, file))
+
+
+def _config(document: Document) -> Config:
+    """Rules that span keys are looked at only when every key by itself is right: else they would guess."""
+    problems = list(document.problems)
+    try:
+        config = Config.model_validate(document.value)
+    except ValidationError as error:
+        raise ConfigError([*problems, *shape_problems(document, error)]) from None
+    for findings in (node_findings, service_findings):
+        problems += (document.problem(path, message) for path, message in findings(config))
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _per_family(addresses: PerFamily) -> dict[str, str | None]:
+    return {
+        "ipv4": str(addresses.ipv4) if addresses.ipv4 else None,
+        "ipv6": str(addresses.ipv6) if addresses.ipv6 else None,
+    }
+
+
+def _port(port: ForwarderPort) -> dict[str, Any]:
+    driver = port.driver
+    if driver == "auto":
+        driver = "vdev" if port.is_vdev else "af_packet"
+    gateway = {**_per_family(port.gateway), "mac": port.gateway.mac}
+    return {"device": port.device, "driver": driver, "gateway": gateway, "mtu": port.mtu}

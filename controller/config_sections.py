@@ -1,0 +1,217 @@
+"""The sections of the configuration file, key by key; attribute names are the YAML keys (DESIGN 8).
+
+A section knows the kind and range of each value. What spans several keys is in node_rules and service_rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from controller import config_values as values
+from controller.config_values import distinct, duration, one_of, whole, whole_seconds
+
+DAY = 86400.0
+
+NOT_BUILT_YET = frozenset({"cluster", "load_bound", "shard"})
+"""Keys of later versions, refused with another word than a misspelling."""
+
+
+class Section(BaseModel):
+    """A mapping of the file: immutable, and no key but its own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PerFamily(Section):
+    """One address of the node per address family."""
+
+    ipv4: values.V4Address | None = None
+    ipv6: values.V6Address | None = None
+
+    def of(self, version: int) -> IPv4Address | IPv6Address | None:
+        """The address of IP version 4 or 6."""
+        return self.ipv4 if version == 4 else self.ipv6
+
+
+class Node(Section):
+    """Who this node is; `hash_key` is the same on all nodes."""
+
+    name: values.Name = Field(examples=["lb1"])
+    tunnel_source: PerFamily = PerFamily()
+    hash_key: values.HashKey = Field(examples=["<32 random hex digits>"])
+    drain_time: Annotated[float, duration(0, 3600)] = 10.0
+
+
+class Gateway(PerFamily):
+    """A next hop that is written down instead of asked from the kernel."""
+
+    mac: values.Mac | None = None
+
+
+class ForwarderPort(Section):
+    """One port that packets come and go through; `mtu` is the egress path's, encapsulation included."""
+
+    device: values.Device = Field(examples=["eth1"])
+    driver: Annotated[
+        Literal["auto", "af_packet", "vdev"],
+        one_of("auto", "af_packet", "vdev", later={"af_xdp": "af_packet", "pci": "af_packet"}),
+    ] = "auto"
+    gateway: Gateway = Gateway()
+    mtu: Annotated[int, whole(576, 9216)] = 1500
+
+    @property
+    def is_vdev(self) -> bool:
+        """Whether the device is a DPDK vdev string rather than a kernel interface."""
+        return self.device.startswith(values.VDEV_PREFIX)
+
+
+class Lcores(Section):
+    """The CPU of each stage."""
+
+    steering: Annotated[int, whole(0, 1023)] = 0
+    workers: Annotated[tuple[Annotated[int, whole(0, 1023)], ...], Field(min_length=1, max_length=64)] = (1,)
+    muxing: Annotated[int, whole(0, 1023)] = 0
+
+
+class ConnectionTable(Section):
+    """Entries per worker, and how long a silent connection is remembered."""
+
+    entries: Annotated[int, whole(64, 1 << 27)] = 1 << 20
+    tcp_half_open: Annotated[float, duration(1, DAY)] = 10.0
+    tcp_established: Annotated[float, duration(1, DAY)] = 7200.0
+    tcp_closing: Annotated[float, duration(1, DAY)] = 10.0
+    udp: Annotated[float, duration(1, DAY)] = 60.0
+
+
+class Forwarder(Section):
+    """The process that moves packets."""
+
+    ports: Annotated[tuple[ForwarderPort, ...], Field(max_length=16)] = ()
+    steering: Annotated[Literal["software"], one_of("software", later={"rss": "software"})] = "software"
+    lcores: Lcores = Lcores()
+    idle: Annotated[Literal["spin", "yield", "sleep"], one_of("spin", "yield", "sleep")] = "sleep"
+    packet_pool: Annotated[int, whole(1024, 1 << 23)] = 16384
+    ring_size: Annotated[int, values.power_of_two(64, 65536)] = 2048
+    connection_table: ConnectionTable = ConnectionTable()
+    hugepages: values.Boolean = True
+
+
+class Neighbor(Section):
+    """One BGP neighbor."""
+
+    address: values.PeerAddress = Field(examples=["10.0.2.1"])
+    remote_as: Annotated[int, whole(1, 4294967295)] = Field(examples=["65001"])
+    hold_time: Annotated[float, whole_seconds(3, 65535)] = 9.0
+    password: values.Secret | None = None
+
+
+class Bgp(Section):
+    """How addresses are announced; without this section they are not."""
+
+    speaker: Annotated[Literal["exabgp", "none"], one_of("exabgp", "none", later={"bird": "exabgp"})] = (
+        "exabgp"
+    )
+    local_as: Annotated[int, whole(1, 4294967295)] | None = None
+    router_id: values.RouterId | None = None
+    neighbors: tuple[Neighbor, ...] = ()
+    next_hop: PerFamily = PerFamily()
+    lease: Annotated[float, duration(1, 3600)] = 3.0
+
+
+class _Check(Section):
+    """What all kinds of health check share; `rise` passes in a row bring up, `fall` failures bring down."""
+
+    interval: Annotated[float, duration(0.01, DAY)] = 1.0
+    timeout: Annotated[float, duration(0.01, DAY)] = 0.5
+    rise: Annotated[int, whole(1, 1000)] = 2
+    fall: Annotated[int, whole(1, 1000)] = 3
+
+
+class HttpCheck(_Check):
+    """Up when a GET is answered with one of `expect_status`; the Host header is `host`, else the address."""
+
+    type: Annotated[Literal["http"], one_of("http", "tcp")] = Field(examples=["http"])
+    port: values.Port = 80
+    path: values.HttpPath = "/"
+    host: values.HttpHost | None = None
+    expect_status: Annotated[
+        tuple[Annotated[int, whole(100, 599)], ...], Field(min_length=1), distinct("status")
+    ] = (200,)
+
+
+class TcpCheck(_Check):
+    """Up when a connection opens."""
+
+    type: Literal["tcp"]
+    port: values.Port = Field(examples=["80"])
+
+
+class BackendEntry(Section):
+    """One backend of a pool."""
+
+    name: values.Name = Field(examples=["web1"])
+    address: values.AnyAddress = Field(examples=["10.0.3.2"])
+    weight: Annotated[int, whole(0, 1_000_000)] = 100
+    drain: values.Boolean = False
+
+
+class PoolEntry(Section):
+    """Every backend of another pool, with that pool's checks."""
+
+    pool: values.Name = Field(examples=["spare"])
+
+
+def _kind_of_check(value: object) -> str:
+    is_tcp = isinstance(value, Mapping) and value.get("type") == "tcp"
+    return "<TcpCheck>" if is_tcp else "<HttpCheck>"
+
+
+def _kind_of_entry(value: object) -> str:
+    return "<PoolEntry>" if isinstance(value, Mapping) and "pool" in value else "<BackendEntry>"
+
+
+# The tags are class names in brackets: problems are traced to their section by them.
+HealthCheck = Annotated[
+    Annotated[HttpCheck, Tag("<HttpCheck>")] | Annotated[TcpCheck, Tag("<TcpCheck>")],
+    Discriminator(_kind_of_check),
+]
+Entry = Annotated[
+    Annotated[BackendEntry, Tag("<BackendEntry>")] | Annotated[PoolEntry, Tag("<PoolEntry>")],
+    Discriminator(_kind_of_entry),
+]
+
+
+class Pool(Section):
+    """A backend pool; a backend must pass all of `health_checks`, and is always up when there are none."""
+
+    health_checks: Annotated[tuple[values.Name, ...], distinct("health check")] = ()
+    backends: tuple[Entry, ...] = ()
+
+
+class VipEntry(Section):
+    """One vip; `port` is 0 for any."""
+
+    name: values.Name = Field(examples=["www"])
+    address: values.AnyAddress = Field(examples=["192.0.2.1"])
+    protocol: Annotated[Literal["tcp", "udp"], one_of("tcp", "udp")] = "tcp"
+    port: values.VipPort = Field(examples=["80"])
+    pools: Annotated[tuple[values.Name, ...], Field(min_length=1, examples=["[web]"]), distinct("pool")]
+    scheduler: Annotated[Literal["maglev"], one_of("maglev")] = "maglev"
+    table_size: values.Prime = 65537
+    affinity: Annotated[Literal["flow", "client"], one_of("flow", "client")] = "flow"
+    min_healthy: Annotated[int, whole(1, 65534)] = 1
+
+
+class Sections(Section):
+    """The whole file."""
+
+    node: Node = Field(examples=["{name: lb1, ...}"])
+    forwarder: Forwarder = Forwarder()
+    bgp: Bgp = Bgp(speaker="none")
+    health_checks: Mapping[values.Name, HealthCheck] = {}
+    backend_pools: Mapping[values.Name, Pool] = {}
+    vips: tuple[VipEntry, ...] = ()

@@ -1,0 +1,85 @@
+"""Rules that span several keys of node, forwarder and bgp."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from controller.config_errors import KeyPath
+from controller.config_sections import ForwarderPort, Sections
+from controller.model import Address
+
+Finding = tuple[KeyPath, str]
+
+
+def node_findings(config: Sections) -> Iterator[Finding]:
+    """What is wrong with the node itself, whatever it serves."""
+    yield from _ports(config)
+    yield from _lcores(config)
+    if config.bgp.speaker != "none":
+        yield from _bgp(config)
+    yield from _neighbors(config)
+
+
+def own_addresses(config: Sections) -> dict[Address, str]:
+    """{address: the key that gives it to this node}."""
+    bgp, source = config.bgp, config.node.tunnel_source
+    keys = (
+        (bgp.next_hop.ipv4, "bgp.next_hop.ipv4"),
+        (bgp.next_hop.ipv6, "bgp.next_hop.ipv6"),
+        (bgp.router_id, "bgp.router_id"),
+        (source.ipv4, "node.tunnel_source.ipv4"),
+        (source.ipv6, "node.tunnel_source.ipv6"),
+    )
+    return {address: key for address, key in keys if address is not None}
+
+
+def _ports(config: Sections) -> Iterator[Finding]:
+    first: dict[str, int] = {}
+    for position, port in enumerate(config.forwarder.ports):
+        path: KeyPath = ("forwarder", "ports", position)
+        if first.setdefault(port.device, position) != position:
+            message = f"{port.device} is already port {first[port.device]}; write each device once"
+            yield (*path, "device"), message
+        yield from _driver(path, port)
+
+
+def _driver(path: KeyPath, port: ForwarderPort) -> Iterator[Finding]:
+    if port.is_vdev and port.driver == "af_packet":
+        yield (*path, "driver"), f"af_packet cannot open the vdev {port.device}; write vdev or auto"
+    if not port.is_vdev and port.driver == "vdev":
+        message = f"vdev cannot open the interface {port.device}; write af_packet or auto"
+        yield (*path, "driver"), message
+
+
+def _lcores(config: Sections) -> Iterator[Finding]:
+    if config.forwarder.idle == "sleep":
+        return
+    lcores = config.forwarder.lcores
+    stages = Counter([lcores.steering, *lcores.workers, lcores.muxing])
+    for cpu in sorted(cpu for cpu, count in stages.items() if count > 1):
+        message = f"CPU {cpu} has several stages; write a CPU for each, or idle: sleep"
+        yield ("forwarder", "lcores"), message
+
+
+def _bgp(config: Sections) -> Iterator[Finding]:
+    bgp = config.bgp
+    if bgp.local_as is None:
+        yield ("bgp", "local_as"), "is missing; write local_as: 65002, or speaker: none"
+    if bgp.router_id is None:
+        yield ("bgp", "router_id"), "is missing; write router_id: 10.0.2.2, or speaker: none"
+    if not bgp.neighbors:
+        yield ("bgp", "neighbors"), "is missing; write at least one neighbor, or speaker: none"
+
+
+def _neighbors(config: Sections) -> Iterator[Finding]:
+    first: dict[Address, int] = {}
+    own = own_addresses(config)
+    for position, neighbor in enumerate(config.bgp.neighbors):
+        path: KeyPath = ("bgp", "neighbors", position, "address")
+        if first.setdefault(neighbor.address, position) != position:
+            message = f"{neighbor.address} is already neighbor {first[neighbor.address]}; write it once"
+            yield path, message
+        if neighbor.address in own:
+            message = f"{neighbor.address} is this node ({own[neighbor.address]}); write the router's address"
+            yield path, message

@@ -1,0 +1,133 @@
+"""Answers from a configuration alone: what it would serve, its tables, where one flow would go.
+
+Every backend counts as healthy; one that drains or has weight 0 owns no slot.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from controller.announce import desired_announcements
+from controller.config import Config
+from controller.config_errors import instead_of
+from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_keys
+from controller.reconcile import is_healthy, member_status
+from forwarder.hashing import flow, maglev
+
+_PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17}
+
+
+def check(config: Config) -> dict[str, Any]:
+    """What the configuration would serve."""
+    vips = config.services()
+    verdicts = _all_up(vips)
+    announced = desired_announcements(vips, verdicts, (), forwarder_serves=True, draining_self=False)
+    return {
+        "node": config.node.name,
+        "announced": [] if config.bgp.speaker == "none" else [str(a) for a in _sorted(announced)],
+        "probes": len(verdicts),
+        "vips": [
+            {
+                "name": vip.name,
+                "address": str(vip.address),
+                "protocol": vip.protocol,
+                "port": vip.port,
+                "scheduler": vip.scheduler,
+                "table_size": vip.table_size,
+                "affinity": vip.affinity,
+                "min_healthy": vip.min_healthy,
+                "members": [
+                    {
+                        "name": member.backend.name,
+                        "address": str(member.backend.address),
+                        "weight": member.weight,
+                        "status": member_status(member, verdicts, ()),
+                        "checks": list(member.checks),
+                    }
+                    for member in vip.members
+                ],
+            }
+            for vip in vips
+        ],
+    }
+
+
+def table(config: Config, name: str) -> dict[str, Any]:
+    """The Maglev table of the vip of that name; raises ValueError when there is none."""
+    vips = {vip.name: vip for vip in config.services()}
+    if name not in vips:
+        raise ValueError(f"there is no vip {name}; write {instead_of(name, vips, 'one of vips')}")
+    built = _build(vips[name])
+    slots = dict.fromkeys((member.backend.name for member in vips[name].members), 0) | built.counts()
+    return {
+        "vip": name,
+        "size": built.size,
+        "digest": built.digest,
+        "backends": slots,
+        "slots": [built.names[position] for position in built.slots],
+    }
+
+
+def lookup(
+    config: Config, protocol: str, source: str, source_port: int, destination: str, destination_port: int
+) -> dict[str, Any]:
+    """Where the first packet of a flow would go; raises ValueError for what is no flow."""
+    sender, receiver = _flow_addresses(source, destination)
+    if protocol not in _PROTOCOL_NUMBERS:
+        raise ValueError(f"protocol {protocol} is not known; write tcp or udp")
+    for port in (source_port, destination_port):
+        if not 0 <= port <= 65535:
+            raise ValueError(f"port {port} is out of range; write a number from 0 to 65535")
+    key = bytes.fromhex(config.node.hash_key)
+    number = _PROTOCOL_NUMBERS[protocol]
+    flow_key = (key, sender.packed, receiver.packed, source_port, destination_port, number)
+    answer: dict[str, Any] = {
+        "vip": None,
+        "hash": f"{flow.flow_hash(*flow_key):#018x}",
+        "slot": None,
+        "backend": None,
+        "source": "table",
+        "fate": "not_vip",
+    }
+    vip = _match(config.services(), receiver, protocol, destination_port)
+    if vip is None:
+        return answer
+    built = _build(vip)
+    if not built.names:
+        return answer | {"vip": vip.name, "fate": "no_backend"}
+    slot = (flow.slot_hash(*flow_key, vip.affinity) >> 32) % built.size
+    backend = built.names[built.slots[slot]]
+    return answer | {"vip": vip.name, "slot": slot, "backend": backend, "fate": "hash_new"}
+
+
+def _all_up(vips: tuple[Vip, ...]) -> dict[CheckKey, Verdict]:
+    return dict.fromkeys(check_keys(vips), Verdict.UP)
+
+
+def _sorted(addresses: frozenset[Address]) -> list[Address]:
+    return sorted(addresses, key=lambda address: (address.version, address.packed))
+
+
+def _build(vip: Vip) -> maglev.Table:
+    verdicts = _all_up((vip,))
+    weights = {m.backend.name: m.weight for m in vip.members if is_healthy(m, verdicts, ())}
+    return maglev.build(weights, vip.table_size)
+
+
+def _match(vips: tuple[Vip, ...], address: Address, protocol: str, port: int) -> Vip | None:
+    """The vip of an address and protocol; one with the port itself before one with any."""
+    ports = {vip.port: vip for vip in vips if vip.address == address and vip.protocol == protocol}
+    return ports.get(port, ports.get(ANY_PORT))
+
+
+def _flow_addresses(source: str, destination: str) -> tuple[Address, Address]:
+    addresses = []
+    for text in (source, destination):
+        try:
+            addresses.append(ip_address(text))
+        except ValueError:
+            raise ValueError(f"{text} is not an address; write one such as 192.0.2.1") from None
+    if addresses[0].version != addresses[1].version:
+        raise ValueError(f"{source} and {destination} are of two families; write both alike")
+    return addresses[0], addresses[1]

@@ -1,0 +1,54 @@
+"""The forwarding state that the forwarder should have: a function of vips, verdicts and drained backends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Literal
+
+from controller.model import CheckKey, Member, Verdict, Vip
+
+STATE_VERSION = 1
+
+Status = Literal["up", "drain", "down"]
+Verdicts = Mapping[CheckKey, Verdict]
+
+
+def member_status(member: Member, verdicts: Verdicts, drained: Collection[str]) -> Status:
+    """Whether a member takes new flows, keeps only its old ones, or loses them.
+
+    A check without a verdict counts as failed. A dead backend is down even while it drains: its flows are
+    better off elsewhere.
+    """
+    if any(verdicts.get(key) is not Verdict.UP for key in member.probes()):
+        return "down"
+    return "drain" if member.drain or member.backend.name in drained else "up"
+
+
+def is_healthy(member: Member, verdicts: Verdicts, drained: Collection[str]) -> bool:
+    """Whether a member would get new flows."""
+    return member.weight > 0 and member_status(member, verdicts, drained) == "up"
+
+
+def desired_state(vips: Iterable[Vip], verdicts: Verdicts, drained: Collection[str]) -> dict[str, Any]:
+    """The state message for the forwarder: sorted by name throughout, and nothing of this node in it."""
+    ordered = sorted(vips, key=lambda vip: vip.name)
+    backends = {m.backend.name: str(m.backend.address) for vip in ordered for m in vip.members}
+    return {
+        "version": STATE_VERSION,
+        "backends": dict(sorted(backends.items())),
+        "vips": [_vip_state(vip, verdicts, drained) for vip in ordered],
+    }
+
+
+def _vip_state(vip: Vip, verdicts: Verdicts, drained: Collection[str]) -> dict[str, Any]:
+    members = sorted(vip.members, key=lambda member: member.backend.name)
+    return {
+        "name": vip.name,
+        "address": str(vip.address),
+        "protocol": vip.protocol,
+        "port": vip.port,
+        "scheduler": vip.scheduler,
+        "table_size": vip.table_size,
+        "affinity": vip.affinity,
+        "members": [[m.backend.name, m.weight, member_status(m, verdicts, drained)] for m in members],
+    }
