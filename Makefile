@@ -53,7 +53,7 @@ test-lab: build ## speaker, forwarder and whole laboratory in network namespaces
 
 setup: $(STAMPS)/python ## packages of Debian and of Python, once
 
-build: $(STAMPS)/build ## both extensions, in place
+build: $(STAMPS)/build ## the extensions, in place
 
 $(STAMPS)/apt: Makefile
 	@mkdir -p $(@D)
@@ -76,4 +76,4 @@ $(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h forwarde
 	@touch $@
 
 clean: ## what was built, and the virtual environment
-	rm -rf build $(VENV) *.egg-info forwarder/*.so forwarder/_dataplane.c forwarder/_hashing.c
+	rm -rf build $(VENV) *.egg-info forwarder/*.so forwarder/_*.c

@@ -1,4 +1,4 @@
-"""Builds the two extensions: forwarder._hashing (plain C) and forwarder._dataplane (C on DPDK)."""
+"""Builds the extensions: forwarder._hashing (plain C), ._capture (libpcap) and ._dataplane (C on DPDK)."""
 
 import os
 import shlex
@@ -15,7 +15,6 @@ SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if os.env
 COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 
 DATAPLANE_SOURCES = [
-    "capture.c",
     "conn_table.c",
     "counters.c",
     "dataplane.c",
@@ -56,6 +55,15 @@ def extensions() -> list[Extension]:
     )
     if os.environ.get("MAGLEV_WITHOUT_DPDK"):
         return [hashing]
+    capture = Extension(
+        "forwarder._capture",
+        ["forwarder/_capture.pyx", "csrc/capture.c"],
+        include_dirs=["csrc"],
+        depends=["csrc/capture.h"],
+        libraries=["pcap"],
+        extra_compile_args=COMMON,
+        extra_link_args=SANITIZE,
+    )
     headers = sorted(os.path.join("csrc", name) for name in os.listdir("csrc") if name.endswith(".h"))
     dataplane = Extension(
         "forwarder._dataplane",
@@ -63,9 +71,9 @@ def extensions() -> list[Extension]:
         include_dirs=["csrc"],
         depends=[*headers, "forwarder/dataplane.pxd"],
         extra_compile_args=[*pkg_config("--cflags"), *COMMON],
-        extra_link_args=[*pkg_config("--libs"), "-lpcap", *SANITIZE],
+        extra_link_args=[*pkg_config("--libs"), *SANITIZE],
     )
-    return [hashing, dataplane]
+    return [hashing, capture, dataplane]
 
 
 setup(ext_modules=cythonize(extensions(), language_level=3))

@@ -1,4 +1,4 @@
-# The C names of csrc/dataplane.h and csrc/capture.h, verbatim. What they mean stands in those headers.
+# The C names of csrc/dataplane.h, verbatim. What they mean stands in that header.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -170,21 +170,3 @@ cdef extern from "dataplane.h" nogil:
     void transmit_ring_delete(transmit_ring *r)
     uint32_t transmit_ring_push(transmit_ring *r, port *p)
     void transmit_ring_indices(const transmit_ring *r, ring_indices *indices)
-
-
-cdef extern from "capture.h" nogil:
-    enum:
-        CAPTURE_ERROR_SIZE
-
-    struct capture_reader:
-        pass
-    struct capture_writer:
-        pass
-
-    capture_reader *capture_open(const char *path, char *error)
-    void capture_close(capture_reader *reader)
-    int capture_next(capture_reader *reader, const uint8_t **frame, uint32_t *captured, uint32_t *length,
-                     uint64_t *nanoseconds, char *error)
-    capture_writer *capture_create(const char *path, char *error)
-    void capture_write(capture_writer *writer, const void *frame, uint32_t length, uint64_t nanoseconds)
-    int capture_finish(capture_writer *writer)

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from forwarder._dataplane import CaptureError, CaptureReader, CaptureWriter, Dataplane, PacketPool, Port, initialize
+from forwarder._capture import CaptureError, CaptureReader, CaptureWriter
+from forwarder._dataplane import Dataplane, PacketPool, Port, initialize
 from forwarder.environment import needed_megabytes
 from forwarder.forwarding import Forwarding
 from forwarder.next_hops import NextHops
