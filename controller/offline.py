@@ -12,7 +12,7 @@ from controller.announce import desired_announcements
 from controller.config import Config
 from controller.config_errors import instead_of
 from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_keys
-from controller.reconcile import is_healthy, member_status
+from controller.reconcile import desired_state, is_healthy, member_status
 from forwarder.hashing import flow, maglev
 
 _PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17}
@@ -51,6 +51,12 @@ def check(config: Config) -> dict[str, Any]:
             for vip in vips
         ],
     }
+
+
+def replay_request(config: Config) -> dict[str, Any]:
+    """What `python -m forwarder.replay` reads on stdin: the forwarder's settings and the state it would get."""
+    vips = config.services()
+    return {"settings": config.forwarder_settings(), "state": desired_state(vips, _all_up(vips), ())}
 
 
 def table(config: Config, name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 #include "maglev.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,11 +71,26 @@ static void take_turn(struct turn *t, uint32_t size, uint16_t *slots)
 	t->left--;
 }
 
+// How many rounds would pass before anybody's credit is enough for a turn. No member here has it yet.
+static uint64_t idle_rounds(const struct turn *turns, uint32_t count, uint64_t largest)
+{
+	uint64_t idle = UINT64_MAX;
+
+	for (uint32_t i = 0; i < count; i++) {
+		uint64_t rounds = (largest - 1 - turns[i].credit) / turns[i].weight;
+
+		idle = rounds < idle ? rounds : idle;
+	}
+	return idle;
+}
+
 // Rounds in order of name until the table is full; members at their quota leave, the others keep their order.
+// After a round without a turn the idle ones behind it are passed at once: small weights beside large make millions.
 static void play_rounds(struct turn *turns, uint32_t count, uint32_t size, uint16_t *slots, uint64_t largest)
 {
 	while (count > 0) {
 		uint32_t kept = 0;
+		bool taken = false;
 
 		for (uint32_t i = 0; i < count; i++) {
 			struct turn *t = &turns[i];
@@ -83,11 +99,18 @@ static void play_rounds(struct turn *turns, uint32_t count, uint32_t size, uint1
 			while (t->credit >= largest && t->left > 0) {
 				t->credit -= largest;
 				take_turn(t, size, slots);
+				taken = true;
 			}
 			if (t->left > 0)
 				turns[kept++] = *t;
 		}
 		count = kept;
+		if (!taken && count > 0) {
+			uint64_t idle = idle_rounds(turns, count, largest);
+
+			for (uint32_t i = 0; i < count; i++)
+				turns[i].credit += idle * turns[i].weight;
+		}
 	}
 }
 

@@ -55,15 +55,22 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 	return PARSE_OK;
 }
 
-// Walk to the transport header. An unknown header ends the walk as a protocol without ports.
+static bool is_extension_header(uint8_t next)
+{
+	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS ||
+	       next == IPPROTO_FRAGMENT;
+}
+
+// Walk to the transport header. An unknown header ends the walk as a protocol without ports; so does the fragment
+// header of a later fragment, behind which the middle of the datagram stands, whatever it says comes next.
 static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t next)
 {
 	uint32_t at = IPV6_HEADER;
 	uint32_t end = v->ip_length < v->available ? v->ip_length : v->available;
+	bool later_fragment = false;
 
-	for (int i = 0; i < MAX_EXTENSION_HEADERS; i++) {
-		if (next != IPPROTO_HOPOPTS && next != IPPROTO_ROUTING && next != IPPROTO_DSTOPTS &&
-		    next != IPPROTO_FRAGMENT) {
+	for (int i = 0; i <= MAX_EXTENSION_HEADERS; i++) {
+		if (later_fragment || !is_extension_header(next)) {
 			v->protocol = next;
 			v->l4 = (uint16_t)at;
 			return PARSE_OK;
@@ -71,8 +78,11 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 		if (at + 8 > end)
 			return PARSE_MALFORMED;
 		if (next == IPPROTO_FRAGMENT) {
+			uint16_t word = read16(v->ip + at + 2);
+
 			// An atomic fragment (offset 0, no more to come) is a whole packet, RFC 6946.
-			v->fragment = v->fragment || (read16(v->ip + at + 2) & 0xfff9) != 0;
+			v->fragment = v->fragment || (word & 0xfff9) != 0;
+			later_fragment = (word & 0xfff8) != 0;
 			next = v->ip[at];
 			at += 8;
 		} else {

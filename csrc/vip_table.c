@@ -34,7 +34,8 @@ static struct vip_entry *probe(const struct vip_table *t, const struct vip_entry
 
 static struct vip_entry key_of(const uint8_t *address, uint8_t address_length, uint8_t protocol, uint16_t port)
 {
-	struct vip_entry e = {.port = port, .protocol = protocol, .address_length = address_length};
+	struct vip_entry e = {
+		.port = port, .protocol = protocol, .address_length = address_length, .position = VIP_NONE};
 
 	memcpy(e.address, address, address_length);
 	return e;

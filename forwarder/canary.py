@@ -21,6 +21,20 @@ POLL = 0.001
 CLIENTS: dict[int, Address] = {4: ip_address("198.18.0.1"), 6: ip_address("2001:2::1")}
 NOWHERE: Address = ip_address("198.18.255.254")
 FIRST_PORT, TRIES = 40000, 256
+IPV4_TYPE, IPV6_TYPE = b"\x08\x00", b"\x86\xdd"
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """How a round went. `sick`: the forwarder is to blame, and not the network around it."""
+
+    passed: bool
+    reason: str
+    sick: bool = False
+
+
+def _sick(reason: str) -> Flight:
+    return Flight(False, reason, sick=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +48,7 @@ class Expected:
     backend: str | None = None
 
     def came_out_right(self, frame: bytes) -> bool:
-        """Whether MAC, outer addresses and the inner packet of `frame` are what they must be."""
+        """Whether MAC, ethertype, outer addresses, GRE and the inner packet of `frame` are what they must be."""
         inner = self.frame[14:]
         if self.backend is None:
             return frame == self.frame
@@ -43,8 +57,10 @@ class Expected:
         head = frame[: len(frame) - len(inner)]
         return (
             head[:6] == self.mac
+            and head[12:14] == (IPV4_TYPE if len(source) == 4 else IPV6_TYPE)
             and head[at : at + 2 * len(source)] == source + destination
             and len(head) == 14 + (24 if len(source) == 4 else 44)
+            and head[-4:] == bytes(2) + self.frame[12:14]
             and frame.endswith(inner)
         )
 
@@ -75,7 +91,7 @@ def transport(protocol: int, source_port: int, destination_port: int) -> bytes:
 
 def ethernet(source: bytes, destination: bytes, packet: bytes) -> bytes:
     """An untagged frame around an IP packet."""
-    return destination + source + (b"\x08\x00" if packet[0] >> 4 == 4 else b"\x86\xdd") + packet
+    return destination + source + (IPV4_TYPE if packet[0] >> 4 == 4 else IPV6_TYPE) + packet
 
 
 class Canary:
@@ -88,20 +104,20 @@ class Canary:
         self._settings = settings
         self._lock = asyncio.Lock()
 
-    async def fly(self) -> tuple[bool, str]:
-        """One canary by way of each worker: (passed, reason)."""
+    async def fly(self) -> Flight:
+        """One canary by way of each worker."""
         async with self._lock:
             while self._dataplane.collect() is not None:
                 pass  # late ones of a round that was given up
             expected = await self._expected()
             if isinstance(expected, str):
-                return False, expected
+                return Flight(False, expected)
             workers = len(self._settings.worker_cpus)
             for worker in range(workers):
                 self._dataplane.inject(expected.frame, worker)
             return await self._collect(expected, set(range(workers)))
 
-    async def _collect(self, expected: Expected, missing: set[int]) -> tuple[bool, str]:
+    async def _collect(self, expected: Expected, missing: set[int]) -> Flight:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
         while missing and loop.time() < deadline:
@@ -112,14 +128,14 @@ class Canary:
             worker, fate, _, _, frame = came
             missing.discard(worker)
             if fate not in expected.fates:
-                return False, f"worker {worker}: fate {fate}, expected {' or '.join(expected.fates)}"
+                return _sick(f"worker {worker}: fate {fate}, expected {' or '.join(expected.fates)}")
             if not expected.came_out_right(frame):
-                return False, f"worker {worker}: the packet for backend {expected.backend} came out wrong"
+                return _sick(f"worker {worker}: the packet for backend {expected.backend} came out wrong")
         if missing:
-            return False, f"no canary came back from worker {min(missing)} within {PATIENCE:g} s"
+            return _sick(f"no canary came back from worker {min(missing)} within {PATIENCE:g} s")
         if expected.backend is None:
-            return True, "passed; no vip has a backend that takes new flows"
-        return True, f"passed, by backend {expected.backend}"
+            return Flight(True, "passed; no vip has a backend that takes new flows")
+        return Flight(True, f"passed, by backend {expected.backend}")
 
     async def _expected(self) -> Expected | str:
         loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import asdict
 from typing import Any
 
 import structlog
@@ -144,8 +145,7 @@ class Node:
 
     async def canary(self, _: Request) -> dict[str, Any]:
         """Fly a canary by way of every worker."""
-        passed, reason = await self._canary.fly()
-        return {"passed": passed, "reason": reason}
+        return asdict(await self._canary.fly())
 
     async def lookup(self, request: Request) -> dict[str, Any]:
         """What would happen to a packet of one flow."""

@@ -1,0 +1,133 @@
+"""The control API of a node: HTTP over a unix socket in its run directory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Awaitable, Callable
+
+import structlog
+from aiohttp import web
+
+from controller.app import Node, ReloadRefusedError
+from controller.config import ConfigError
+from controller.forwarder_client import ForwarderError, Json
+from controller.status import status
+
+log = structlog.get_logger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class _BadRequestError(Exception):
+    """The request cannot be understood or names something that is not there."""
+
+
+class Api:
+    """Serves one node. Errors are JSON too: `{"error": sentence}` or `{"problems": [...]}`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._path = node.run_dir.controller_socket
+        application = web.Application(middlewares=[_errors])
+        application.router.add_get("/status", self._status)
+        for name, handler in {
+            "reload": self._reload,
+            "drain": self._drain,
+            "undrain": self._undrain,
+            "flush": self._flush,
+            "drain-self": self._drain_self,
+            "lookup": self._lookup,
+        }.items():
+            application.router.add_post(f"/{name}", handler)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+
+    async def start(self) -> None:
+        """Listen."""
+        self._path.unlink(missing_ok=True)
+        await self._runner.setup()
+        await web.UnixSite(self._runner, str(self._path)).start()
+        os.chmod(self._path, 0o660)
+
+    async def stop(self) -> None:
+        """Answer no more."""
+        await self._runner.cleanup()
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(await status(self._node))
+
+    async def _reload(self, request: web.Request) -> web.Response:
+        dry_run = bool((await _body(request)).get("dry_run", False))
+        changed = await self._node.reload(dry_run=dry_run)
+        return web.json_response({"applied": not dry_run, "changes": changed})
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        self._node.overrides.drain(self._backend(await _body(request)))
+        return self._overridden()
+
+    async def _undrain(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        if body.get("backend") not in self._node.overrides.drained:
+            self._backend(body)
+        self._node.overrides.undrain(body["backend"])
+        return self._overridden()
+
+    async def _drain_self(self, request: web.Request) -> web.Response:
+        self._node.overrides.set_drain_self(bool((await _body(request)).get("drain", True)))
+        return self._overridden()
+
+    async def _flush(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        name = body.get("backend")
+        if not isinstance(name, str):
+            raise _BadRequestError("backend must be a name")
+        await self._node.forwarder.client.flush(name)  # one that left the configuration may have flows yet
+        return web.json_response({"flushed": name})
+
+    async def _lookup(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        try:
+            flow = str(body["protocol"]), str(body["source"]), int(body["source_port"])
+            target = str(body["destination"]), int(body["destination_port"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _BadRequestError(f"a lookup needs all of the flow: {error}") from error
+        return web.json_response(await self._node.forwarder.client.lookup(*flow, *target))
+
+    def _backend(self, body: Json) -> str:
+        names = {member.backend.name for vip in self._node.vips for member in vip.members}
+        name = body.get("backend")
+        if name not in names:
+            raise _BadRequestError(f"there is no backend {name} (there are: {', '.join(sorted(names))})")
+        return str(name)
+
+    def _overridden(self) -> web.Response:
+        self._node.wake()
+        overrides = self._node.overrides
+        log.info("override", drained=sorted(overrides.drained), drain_self=overrides.drain_self)
+        return web.json_response({"drained": sorted(overrides.drained), "drain_self": overrides.drain_self})
+
+
+async def _body(request: web.Request) -> Json:
+    text = await request.text()
+    try:
+        body = json.loads(text) if text else {}
+    except ValueError as error:
+        raise _BadRequestError(f"the request is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise _BadRequestError("the request is not a JSON object")
+    return body
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ConfigError as error:
+        problems = [{"file": p.file, "line": p.line, "key": p.key, "message": p.message} for p in error.problems]
+        return web.json_response({"problems": problems}, status=400)
+    except _BadRequestError as error:
+        return web.json_response({"error": str(error)}, status=400)
+    except ReloadRefusedError as error:
+        return web.json_response({"error": str(error)}, status=409)
+    except ForwarderError as error:
+        return web.json_response({"error": str(error)}, status=502)

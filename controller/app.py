@@ -1,0 +1,246 @@
+"""A running node: brings forwarder, probes and speaker together and keeps them in line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+
+import structlog
+
+from controller.announce import desired_announcements
+from controller.changes import changes, restart_needed
+from controller.config import Config, load
+from controller.config_sections import HealthCheck
+from controller.forwarder_client import ForwarderError
+from controller.forwarder_unit import COMMAND, ForwarderUnit
+from controller.health_runner import HealthRunner
+from controller.model import Address, CheckKey, Verdict, check_keys
+from controller.overrides import Overrides
+from controller.probes import make_probe
+from controller.probes.http import open_session
+from controller.process import Exit
+from controller.reconcile import desired_state
+from controller.rundir import RunDir, read_json, write_private
+from controller.speakers import make_speaker
+from controller.tasks import background, end
+from controller.warmup import grace, is_warm
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS = 1.0
+CONFIRM_SECONDS = 2.0
+"""How long to wait for the speaker's word that it has taken a withdrawal."""
+
+
+class StartError(Exception):
+    """The node cannot start; one sentence. `wrong`: with these settings it never will on this machine."""
+
+    def __init__(self, message: str, *, wrong: bool = False) -> None:
+        super().__init__(message)
+        self.wrong = wrong
+
+
+class ReloadRefusedError(Exception):
+    """The new configuration is valid, but a running node cannot take it."""
+
+
+class Node:
+    """One node from start to end. All decisions are in pure functions; this class feeds them and acts."""
+
+    def __init__(
+        self,
+        path: Path,
+        config: Config,
+        run_dir: RunDir,
+        *,
+        forwarder_command: tuple[str, ...] = COMMAND,
+    ) -> None:
+        self.path = path
+        self.config = config
+        self.run_dir = run_dir
+        self.vips = config.services()
+        self.overrides = Overrides(run_dir.overrides)
+        self.forwarder = ForwarderUnit(
+            run_dir, config.forwarder_settings(), self._forwarder_changed, command=forwarder_command
+        )
+        self.speaker = make_speaker(config.bgp, run_dir)
+        self._session = open_session()
+        self.health = HealthRunner(partial(make_probe, self._session), self._verdict_changed)
+        self.announced: frozenset[Address] = frozenset()
+        self.warming = True
+        self.draining = False
+        self.trouble: str | None = None
+        self._standing: frozenset[Address] = frozenset()
+        self._known: frozenset[Address] = frozenset()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def state(self) -> str:
+        """`warming`, `running` or `draining`."""
+        if self.draining or self.overrides.drain_self:
+            return "draining"
+        return "warming" if self.warming else "running"
+
+    async def start(self) -> None:
+        """Adopt or start everything; what stands is kept. Raises StartError when the forwarder refuses."""
+        remembered = _addresses(read_json(self.run_dir.announced) or ())
+        await self.forwarder.start()
+        await self.speaker.start()
+        standing = await self.speaker.standing(self.config.bgp.lease)
+        self._known = remembered | (standing or frozenset())
+        if self.forwarder.adopted:
+            self._standing = (remembered if standing is None else standing) & self._configured()
+        self._announce(self._goal() & self._standing, always=True)
+        self._tasks.append(background(self._reconcile_for_ever(), "reconcile"))
+        self.health.set_targets(self._targets())
+        await self._check_forwarder()
+        self._tasks.append(background(self._end_warmup(), "end warm-up"))
+
+    async def withdraw(self) -> None:
+        """Take this node out of all routes; returns when the speaker has confirmed it, or after a while."""
+        self.draining = True
+        self._announce(frozenset())
+        if not await self.speaker.settled(CONFIRM_SECONDS):
+            log.warning("the speaker has not confirmed the withdrawal")
+
+    async def stop(self) -> None:
+        """End everything, in reverse order of the start, and leave nothing behind."""
+        await self._end_tasks()
+        await self.speaker.stop()
+        await self.forwarder.stop()
+        self.run_dir.remove()
+
+    async def reload(self, *, dry_run: bool = False) -> list[str]:
+        """Follow the configuration file as it is now; returns what changes.
+
+        Raises ConfigError or ReloadRefusedError, and then nothing has changed.
+        """
+        new = await asyncio.to_thread(load, self.path)
+        if keys := restart_needed(self.config, new):
+            raise ReloadRefusedError(
+                f"{', '.join(keys)} cannot change while the node runs: restart it, or take the change back"
+            )
+        changed = changes(self.config, new)
+        if not dry_run:
+            self._known |= self._configured()
+            self.config, self.vips = new, new.services()
+            self.health.set_targets(self._targets())
+            log.info("reloaded", changes=changed)
+            self.wake()
+        return changed
+
+    def wake(self) -> None:
+        """Something that decisions depend on has changed."""
+        self._wake.set()
+
+    def _configured(self) -> frozenset[Address]:
+        return frozenset(vip.address for vip in self.vips)
+
+    def _targets(self) -> dict[CheckKey, HealthCheck]:
+        keys = sorted(check_keys(self.vips), key=lambda key: (str(key.address), key.check))
+        return {key: self.config.health_checks[key.check] for key in keys}
+
+    def _verdict_changed(self, key: CheckKey, verdict: Verdict, reason: str) -> None:
+        log.info("health", address=str(key.address), check=key.check, verdict=verdict.value, reason=reason)
+        self.wake()
+
+    def _forwarder_changed(self) -> None:
+        """A forwarder that is not fit attracts nothing from this instant on, whatever else is going on."""
+        if not self.forwarder.fitness.fit:
+            self._announce(frozenset())
+        self.wake()
+
+    async def _check_forwarder(self) -> None:
+        answer = await self.forwarder.first_answer()
+        if isinstance(answer, Exit):
+            raise StartError(answer.message or "the forwarder refused its settings", wrong=True)
+        if self.forwarder.adopted and answer["fingerprint"] != self.forwarder.fingerprint:
+            self._standing = frozenset()
+            self._announce(frozenset())
+            await self.speaker.settled(CONFIRM_SECONDS)
+            await self.forwarder.restart("its settings have changed")
+
+    async def _end_warmup(self) -> None:
+        await asyncio.sleep(grace(self._targets().values()))
+        if self.warming:
+            self.warming = False
+            self.wake()
+
+    async def _reconcile_for_ever(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._reconcile()
+                self.trouble = None
+            except ForwarderError as error:
+                self._retry(str(error))
+            except Exception as error:  # a fault of ours must not leave the node without its controller
+                log.exception("reconcile failed")
+                self._retry(f"fault in the controller: {error!r}")
+
+    def _retry(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("not in line", reason=trouble)
+        self.trouble = trouble
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self.wake)
+
+    async def _reconcile(self) -> None:
+        """Withdraw first, then push, then announce: an address is announced only while it is served."""
+        if self.warming and is_warm(self.health.verdicts().values()):
+            self.warming = False
+        if self.warming:  # what stands may stay, and nothing is new
+            self._announce(self.announced & self._goal())
+            return
+        await self._withdraw_unwanted()
+        if self.forwarder.ping is None:
+            return
+        state = desired_state(self.vips, self.health.verdicts(), self.overrides.drained)
+        if not await self.forwarder.has(state):
+            await self.forwarder.push(state)
+        if self.forwarder.acknowledged == state:
+            self._announce(self._goal() & _addresses(vip["address"] for vip in state["vips"]))
+
+    async def _withdraw_unwanted(self) -> None:
+        unwanted = self.announced - self._goal()
+        self._announce(self.announced - unwanted)
+        if unwanted - self._configured():  # it leaves the forwarder next: let the routers hear of it first
+            await self.speaker.settled(CONFIRM_SECONDS)
+
+    def _goal(self) -> frozenset[Address]:
+        """What should be announced, as far as is known."""
+        draining = self.draining or self.overrides.drain_self
+        fit = self.forwarder.fitness.fit
+        if self.warming:
+            return self._standing if fit and not draining else frozenset()
+        verdicts = self.health.verdicts()
+        return desired_announcements(self.vips, verdicts, self.overrides.drained, fit, draining)
+
+    def _announce(self, addresses: frozenset[Address], *, always: bool = False) -> None:
+        if addresses == self.announced and not always:
+            return
+        differences = {"announce": addresses - self.announced, "withdraw": self.announced - addresses}
+        for verb, some in differences.items():
+            if some:
+                log.info(verb, addresses=sorted(map(str, some)), forwarder=self.forwarder.fitness.reason)
+        self.announced = addresses
+        self.speaker.want(addresses, self._known | self._configured())
+        try:
+            write_private(self.run_dir.announced, json.dumps(sorted(map(str, addresses))))
+        except OSError as error:  # only a controller after a crash would have read it
+            log.error("cannot note what is announced", reason=error.strerror)
+
+    async def _end_tasks(self) -> None:
+        for task in self._tasks:
+            await end(task)
+        await self.health.close()
+        await self._session.close()
+
+
+def _addresses(texts: Iterable[str]) -> frozenset[Address]:
+    return frozenset(ip_address(text) for text in texts)

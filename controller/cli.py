@@ -1,0 +1,223 @@
+"""The command `maglev`. Exit status: 0 ok, 1 failed, 2 wrong usage or configuration (DESIGN 9)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from controller import logs, offline, views
+from controller.api_client import ApiError, ask
+from controller.config import Config, ConfigError, load
+from controller.rundir import NoSuchNodeError, RunDir, RunDirError, find_running
+
+FAILED = 1
+WRONG = 2
+
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_node = click.option("--node", metavar="NAME", help="The running node to ask; default: the only one.")
+_config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
+
+
+class _Group(click.Group):
+    """Loads the laboratory's commands only when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "lab"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "lab":
+            return super().get_command(ctx, cmd_name)
+        try:
+            command: click.Command = importlib.import_module("lab.cli").lab
+        except ModuleNotFoundError as error:
+            raise click.ClickException(f"the laboratory is not installed: {error}") from error
+        return command
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="maglev")
+def maglev() -> None:
+    """A network load balancer after Google's Maglev: one node of it, and its tools."""
+
+
+@maglev.command()
+@_config
+@click.option("--verbose", is_flag=True, help="Log what is of interest to developers only.")
+def run(config: Path, verbose: bool) -> None:
+    """Run the node that CONFIG describes. SIGHUP reloads it; SIGTERM withdraws, drains and ends."""
+    from controller.app import StartError  # only `run` needs all of the node
+    from controller.machine import obstacle
+    from controller.run import serve
+
+    loaded = _load(config)
+    if sentence := obstacle(loaded):
+        _fail(sentence, WRONG)
+    logs.set_up(verbose=verbose)
+    try:
+        asyncio.run(serve(config.absolute(), loaded, RunDir(loaded.node.name)))
+    except StartError as error:
+        _fail(str(error), WRONG if error.wrong else FAILED)
+    except RunDirError as error:
+        _fail(str(error), FAILED)
+
+
+@maglev.command()
+@_config
+@_as_json
+def check(config: Path, as_json: bool) -> None:
+    """Say whether CONFIG is right, and what it would serve."""
+    _print(offline.check(_load(config)), as_json, views.check)
+
+
+@maglev.command()
+@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@_node
+@_as_json
+def reload(dry_run: bool, node: str | None, as_json: bool) -> None:
+    """Make the running node read its configuration file anew."""
+    _print(_ask(node, "POST", "/reload", {"dry_run": dry_run}), as_json, views.reload)
+
+
+@maglev.command()
+@_node
+@_as_json
+def status(node: str | None, as_json: bool) -> None:
+    """Show the running node: vips, backends, health, announcements, counters."""
+    _print(_ask(node, "GET", "/status"), as_json, views.status)
+
+
+@maglev.command()
+@click.argument("backend", required=False)
+@click.option("--self", "whole_node", is_flag=True, help="The node itself: withdraw all of its addresses.")
+@_node
+@_as_json
+def drain(backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
+    """Give BACKEND no new flows, and let it keep the old ones."""
+    _override("drain", backend, whole_node, node, as_json)
+
+
+@maglev.command()
+@click.argument("backend", required=False)
+@click.option("--self", "whole_node", is_flag=True, help="The node itself: announce its addresses again.")
+@_node
+@_as_json
+def undrain(backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
+    """Take a drain of BACKEND back."""
+    _override("undrain", backend, whole_node, node, as_json)
+
+
+@maglev.command()
+@click.argument("backend")
+@_node
+@_as_json
+def flush(backend: str, node: str | None, as_json: bool) -> None:
+    """End the flows that BACKEND still has: their next packets go where new flows go."""
+    _print(_ask(node, "POST", "/flush", {"backend": backend}), as_json, views.flushed)
+
+
+@maglev.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, metavar="[CONFIG] PROTO SRC SPORT DST DPORT")
+@click.option("--live", is_flag=True, help="Ask the running node instead of a CONFIG.")
+@_node
+@_as_json
+def lookup(arguments: tuple[str, ...], live: bool, node: str | None, as_json: bool) -> None:
+    """Say where a packet of this flow goes: by CONFIG, all backends healthy, or by the running node."""
+    expected = 5 if live else 6
+    if len(arguments) != expected:
+        raise click.UsageError("give PROTO SRC SPORT DST DPORT, after a CONFIG unless --live")
+    protocol, source, source_port, destination, destination_port = arguments[-5:]
+    try:
+        ports = int(source_port), int(destination_port)
+    except ValueError as error:
+        raise click.UsageError("a port is a number") from error
+    if live:
+        body = {"protocol": protocol, "source": source, "source_port": ports[0]}
+        body |= {"destination": destination, "destination_port": ports[1]}
+        answer = _ask(node, "POST", "/lookup", body)
+    else:
+        config = _load(Path(arguments[0]))
+        try:
+            answer = offline.lookup(config, protocol, source, ports[0], destination, ports[1])
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+    _print(answer, as_json, views.pairs)
+
+
+@maglev.command()
+@_config
+@click.argument("vip")
+@_as_json
+def table(config: Path, vip: str, as_json: bool) -> None:
+    """Show the Maglev table of VIP with every backend healthy; all its slots with --json."""
+    try:
+        answer = offline.table(_load(config), vip)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    _print(answer, as_json, views.table)
+
+
+@maglev.command()
+@_config
+@click.argument("capture", metavar="IN.pcap", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("output", metavar="OUT.pcap", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--workers", type=click.IntRange(1, 32), default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="For symmetry: it always prints JSON.")
+def replay(config: Path, capture: Path, output: Path, workers: int, as_json: bool) -> None:
+    """Run the real packet path over the capture IN.pcap; write what it would send to OUT.pcap."""
+    argv = [sys.executable, "-m", "forwarder.replay", str(capture), str(output), "--workers", str(workers)]
+    asked = json.dumps(offline.replay_request(_load(config)))
+    sys.exit(subprocess.run(argv, input=asked, text=True, check=False).returncode)
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    maglev(prog_name="maglev")
+
+
+def _load(path: Path) -> Config:
+    try:
+        return load(path)
+    except ConfigError as error:
+        _fail(str(error), WRONG)
+
+
+def _override(verb: str, backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
+    if whole_node == (backend is not None):
+        raise click.UsageError("give a BACKEND or --self")
+    if whole_node:
+        answer = _ask(node, "POST", "/drain-self", {"drain": verb == "drain"})
+    else:
+        answer = _ask(node, "POST", f"/{verb}", {"backend": backend})
+    _print(answer, as_json, views.overrides)
+
+
+def _ask(node: str | None, method: str, resource: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    try:
+        return ask(find_running(node).controller_socket, method, resource, body)
+    except NoSuchNodeError as error:
+        _fail(str(error), WRONG if error.ambiguous else FAILED)
+    except ApiError as error:
+        _fail(str(error), WRONG if error.wrong else FAILED)
+
+
+def _print(answer: dict[str, Any], as_json: bool, view: views.View) -> None:
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        view(answer)
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

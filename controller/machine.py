@@ -1,0 +1,30 @@
+"""What this machine must have before a node starts on it, asked of the kernel."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from controller.config import Config
+
+_NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
+
+
+def obstacle(config: Config) -> str | None:
+    """What keeps this configuration from running here, as one sentence; None when nothing does."""
+    kernel_ports = [port.device for port in config.forwarder.ports if not port.is_vdev]
+    interfaces = {name for _, name in socket.if_nameindex()}
+    for device in kernel_ports:
+        if device not in interfaces:
+            present = ", ".join(sorted(interfaces - {"lo"})) or "none"
+            return f"forwarder.ports: there is no interface {device} here (there are: {present})"
+    missing = [name for name, bit in _NEEDED_CAPABILITIES.items() if not _effective() >> bit & 1]
+    if kernel_ports and missing:
+        return f"packets on {', '.join(kernel_ports)} need {' and '.join(missing)}: run it as root"
+    return None
+
+
+def _effective() -> int:
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(found[1], 16) if found else -1

@@ -1,0 +1,98 @@
+"""What a running node tells about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import lru_cache
+from typing import Any
+
+from controller.announce import healthy_count
+from controller.app import Node
+from controller.forwarder_client import ForwarderError, Json
+from controller.model import Verdict, Vip
+from controller.reconcile import is_healthy, member_status
+from forwarder.hashing import maglev
+
+
+async def status(node: Node) -> Json:
+    """The status document of the API."""
+    verdicts = node.health.verdicts()
+    drained = node.overrides.drained
+    forwarder = node.forwarder
+    return {
+        "node": node.config.node.name,
+        "pid": os.getpid(),
+        "state": node.state,
+        "trouble": node.trouble,
+        "generation": forwarder.generation,
+        "digest": forwarder.ping["digest"] if forwarder.ping else None,
+        "vips": [await asyncio.to_thread(_vip, vip, node, verdicts) for vip in node.vips],
+        "health": _health(node),
+        "forwarder": {
+            "pid": forwarder.supervisor.pid,
+            "healthy": forwarder.fitness.fit,
+            "reason": forwarder.fitness.reason,
+            "restarts": forwarder.supervisor.restarts,
+            "canary": forwarder.canary,
+        },
+        "speaker": {
+            "pid": node.speaker.pid,
+            "kind": node.speaker.kind,
+            "connected": node.speaker.connected,
+        },
+        "announced": sorted(map(str, node.announced)),
+        "drained": sorted(drained),
+        "drain_self": node.overrides.drain_self,
+        "stats": await _stats(node),
+    }
+
+
+def _vip(vip: Vip, node: Node, verdicts: dict[Any, Verdict]) -> Json:
+    drained = node.overrides.drained
+    weights = {m.backend.name: m.weight for m in vip.members if is_healthy(m, verdicts, drained)}
+    slots = _slots(tuple(weights.items()), vip.table_size)
+    return {
+        "name": vip.name,
+        "address": str(vip.address),
+        "protocol": vip.protocol,
+        "port": vip.port,
+        "announced": vip.address in node.announced,
+        "healthy": healthy_count(vip, verdicts, drained),
+        "members": [
+            {
+                "name": member.backend.name,
+                "address": str(member.backend.address),
+                "weight": member.weight,
+                "status": member_status(member, verdicts, drained),
+                "slots": slots.get(member.backend.name, 0),
+            }
+            for member in vip.members
+        ],
+    }
+
+
+def _health(node: Node) -> list[Json]:
+    return [
+        {
+            "address": str(key.address),
+            "check": key.check,
+            "verdict": target.health.verdict.value,
+            "since": target.since,
+            "reason": target.reason,
+        }
+        for key, target in sorted(node.health.targets.items(), key=lambda item: (str(item[0].address), item[0].check))
+    ]
+
+
+async def _stats(node: Node) -> Json | None:
+    try:
+        stats = await node.forwarder.client.stats()
+    except ForwarderError:
+        return None
+    return {key: value for key, value in stats.items() if key != "ok"}
+
+
+@lru_cache(maxsize=256)
+def _slots(weights: tuple[tuple[str, int], ...], size: int) -> dict[str, int]:
+    return maglev.build(dict(weights), size).counts()

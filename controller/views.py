@@ -1,0 +1,148 @@
+"""How the command line shows answers to people: tables of what the JSON says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Json = dict[str, Any]
+View = Callable[[Json], None]
+
+_COLORS = {"up": "green", "drain": "yellow", "down": "red", "unknown": "yellow"}
+
+
+def check(answer: Json) -> None:
+    """What a configuration would serve."""
+    announced = ", ".join(answer["announced"]) or "nothing"
+    _console().print(f"node {answer['node']}: announces {announced}; {answer['probes']} probes")
+    rows = [
+        (_service(vip), m["name"], m["address"], m["weight"], _colored(m["status"]), ", ".join(m["checks"]))
+        for vip in answer["vips"]
+        for m in vip["members"]
+    ]
+    _table("", ("vip", "backend", "address", "weight", "status", "checks"), rows)
+
+
+def status(answer: Json) -> None:
+    """A running node."""
+    forwarder, speaker = answer["forwarder"], answer["speaker"]
+    print_line = _console().print
+    print_line(f"node {answer['node']} (pid {answer['pid']}): {answer['state']}", style="bold")
+    if answer["trouble"]:
+        print_line(f"not in line: {answer['trouble']}", style="red", markup=False)
+    print_line(
+        f"forwarder pid {forwarder['pid'] or '-'}: {forwarder['reason']}, generation {answer['generation']}, "
+        f"{forwarder['restarts']} restarts, canary: {forwarder['canary']}",
+        style=None if forwarder["healthy"] else "red",
+        markup=False,
+    )
+    listening = "connected" if speaker["connected"] else "not connected"
+    style = None if speaker["connected"] else "red"
+    print_line(f"speaker {speaker['kind']} pid {speaker['pid'] or '-'}: {listening}", style=style)
+    print_line(f"announced: {', '.join(answer['announced']) or 'nothing'}")
+    if answer["drained"] or answer["drain_self"]:
+        drained = [*answer["drained"], *(["this node"] if answer["drain_self"] else [])]
+        print_line(f"drained by the operator: {', '.join(drained)}", style="yellow")
+    _members(answer)
+    _health(answer)
+    if answer["stats"]:
+        _stats(answer["stats"])
+
+
+def reload(answer: Json) -> None:
+    """What a reload has changed or would change."""
+    console = _console()
+    if not answer["changes"]:
+        console.print("nothing changes")
+    for line in answer["changes"]:
+        console.print(line, markup=False)
+    if not answer["applied"]:
+        console.print("(dry run: nothing was applied)")
+
+
+def overrides(answer: Json) -> None:
+    """The operator's overrides."""
+    _console().print(f"drained backends: {', '.join(answer['drained']) or 'none'}")
+    if answer["drain_self"]:
+        _console().print("this node is drained: it announces nothing")
+
+
+def flushed(answer: Json) -> None:
+    """A backend was flushed."""
+    _console().print(f"flushed {answer['flushed']}")
+
+
+def table(answer: Json) -> None:
+    """A Maglev table, in numbers."""
+    _console().print(f"vip {answer['vip']}: {answer['size']} slots, digest {answer['digest']}")
+    rows = [(name, slots, f"{100 * slots / answer['size']:.3f} %") for name, slots in answer["backends"].items()]
+    _table("", ("backend", "slots", "share"), rows)
+
+
+def pairs(answer: Json) -> None:
+    """One line for each key."""
+    for key, value in answer.items():
+        _console().print(f"{key:>8}  {'-' if value is None else value}", markup=False)
+
+
+def _members(answer: Json) -> None:
+    rows = []
+    for vip in answer["vips"]:
+        said = Text("announced") if vip["announced"] else Text("not announced", "red")
+        for m in vip["members"]:
+            status = _colored(m["status"])
+            rows.append((_service(vip), said, m["name"], m["address"], m["weight"], status, m["slots"]))
+    _table("vips", ("vip", "", "backend", "address", "weight", "status", "slots"), rows)
+
+
+def _health(answer: Json) -> None:
+    now = time.time()
+    rows = [
+        (h["address"], h["check"], _colored(h["verdict"]), f"{now - h['since']:.0f} s", h["reason"])
+        for h in answer["health"]
+    ]
+    if rows:
+        _table("health", ("address", "check", "verdict", "for", "last probe"), rows)
+
+
+def _stats(stats: Mapping[str, Any]) -> None:
+    rows = [(fate, count) for fate, count in stats["fates"].items() if count]
+    _table(f"packets received: {stats['received']}", ("fate", "packets"), rows)
+    pointers = ("received", "processed", "reserved", "ready", "sent", "recycled")
+    rings = []
+    for port in stats["ports"]:
+        values = port["receive"] | port["transmit"]
+        rings.append((port["device"], *(values[pointer] for pointer in pointers), port["missed"]))
+    _table("ports", ("port", *pointers, "missed"), rings)
+
+
+def _service(vip: Mapping[str, Any]) -> str:
+    address = f"[{vip['address']}]" if ":" in vip["address"] else vip["address"]
+    return f"{vip['name']} {vip['protocol']} {address}:{vip['port'] or 'any'}"
+
+
+def _colored(status: str) -> Text:
+    return Text(status, _COLORS[status])
+
+
+def _table(title: str, columns: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> None:
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else _text(cell) for cell in row))
+    _console().print(table)
+
+
+def _text(cell: object) -> Text:
+    """Never markup: an IPv6 address in brackets would be taken for some."""
+    return Text("-" if cell in (None, "") else str(cell))
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)

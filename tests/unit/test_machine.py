@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+from config_text import GOOD
+
+from controller import machine
+from controller.config import loads
+from controller.machine import obstacle
+
+LO = GOOD.replace("device: eth1", "device: lo")
+
+
+def test_a_missing_interface_is_named_with_those_that_are_there() -> None:
+    sentence = obstacle(loads(GOOD.replace("device: eth1", "device: nosuch0")))
+    assert sentence
+    assert sentence.startswith("forwarder.ports: there is no interface nosuch0 here (there are: ")
+
+
+def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_effective", lambda: 1 << 12)
+    assert obstacle(loads(LO)) == "packets on lo need CAP_NET_RAW: run it as root"
+    monkeypatch.setattr(machine, "_effective", lambda: 1 << 12 | 1 << 13)
+    assert obstacle(loads(LO)) is None
+
+
+def test_a_vdev_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_effective", lambda: 0)
+    assert obstacle(loads(GOOD.replace("device: eth1", "device: net_null0"))) is None
