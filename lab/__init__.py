@@ -1,0 +1,1 @@
+"""The laboratory: the whole system in network namespaces, and a scenario that plays its failures."""

@@ -1,0 +1,99 @@
+"""What a run of the scenario found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lab.load import LongConnection, Results
+
+
+@dataclass(slots=True)
+class Step:
+    """One step of the scenario: what the client saw, and which expectations were not met."""
+
+    name: str
+    requests: int = 0
+    answered: int = 0
+    failed: int = 0
+    retried: int = 0
+    per_backend: dict[str, int] = field(default_factory=dict)
+    connections: int = 0
+    broken: int = 0
+    route_ms: float | None = None  # from the signal until the router's kernel had no route to the node
+    notes: list[str] = field(default_factory=list)
+    unmet: list[str] = field(default_factory=list)
+
+    def add(self, results: Results) -> Results:
+        """Add what one load saw."""
+        self.requests += results.requests
+        self.answered += results.answered
+        self.failed += results.failed
+        self.retried += len(results.retries)
+        for name, count in sorted(results.per_backend.items()):
+            self.per_backend[name] = self.per_backend.get(name, 0) + count
+        self.add_connections(results.connections)
+        return results
+
+    def add_connections(self, connections: Sequence[LongConnection]) -> None:
+        """Count long connections; why one broke is worth a note."""
+        self.connections += len(connections)
+        broken = [connection for connection in connections if connection.broken is not None]
+        self.broken += len(broken)
+        for reason in sorted({str(connection.broken) for connection in broken}):
+            alike = [connection for connection in broken if connection.broken == reason]
+            example = f"{alike[0].client} with {alike[0].backend}"
+            self.notes.append(f"{len(alike)} broken: {reason} (such as {example})")
+
+    def expect(self, met: bool, sentence: str) -> None:
+        """Note an expectation that is not met."""
+        if not met:
+            self.unmet.append(sentence)
+
+    def expect_whole(self) -> None:
+        """What holds in every step: each request was answered in the end, and no connection broke."""
+        self.expect(self.answered == self.requests, f"{self.answered} of {self.requests} requests answered")
+        self.expect(self.failed == 0, f"{self.failed} requests failed")
+        self.expect(self.broken == 0, f"{self.broken} of {self.connections} connections broken")
+
+    def document(self) -> dict[str, Any]:
+        """The step as JSON."""
+        return {
+            "name": self.name, "requests": self.requests, "answered": self.answered, "failed": self.failed,
+            "per_backend": dict(sorted(self.per_backend.items())), "connections": self.connections,
+            "broken": self.broken, "route_ms": self.route_ms and round(self.route_ms, 1),
+            "retried": self.retried, "notes": self.notes, "unmet": self.unmet,
+        }  # fmt: skip
+
+
+def document(steps: Sequence[Step]) -> dict[str, Any]:
+    """The whole run as JSON; `ok` says whether every expectation of every step was met."""
+    return {"steps": [step.document() for step in steps], "ok": not any(step.unmet for step in steps)}
+
+
+def view(steps: Sequence[Step]) -> RenderableType:
+    """The whole run for a terminal."""
+    table = Table(box=SIMPLE)
+    table.add_column("step", no_wrap=True)
+    for column in ("answered", "failed", "retried", "broken", "route ms"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("per backend")
+    for step in steps:
+        table.add_row(
+            Text(step.name, "red" if step.unmet else "green"),
+            f"{step.answered}/{step.requests}",
+            str(step.failed),
+            str(step.retried),
+            f"{step.broken}/{step.connections}",
+            "" if step.route_ms is None else f"{step.route_ms:.1f}",
+            "  ".join(f"{name} {count}" for name, count in sorted(step.per_backend.items())),
+        )
+    notes = [Text(f"{step.name}: {note}") for step in steps for note in step.notes]
+    unmet = [Text(f"{step.name}: UNMET: {line}", "bold red") for step in steps for line in step.unmet]
+    return Group(table, *notes, *(unmet or [Text("Every expectation was met.", "bold green")]))
