@@ -32,15 +32,17 @@ lint: build ## ruff, mypy --strict, compiler warnings as errors
 
 test-c: $(STAMPS)/apt ## the pure C files by themselves, plain and with ASan and UBSan
 	@$(MAKE) --no-print-directory $(CTESTS:%=build/ctest/plain/%) $(CTESTS:%=build/ctest/sanitized/%)
-	@for t in $(CTESTS); do build/ctest/plain/$$t && build/ctest/sanitized/$$t || exit 1; done
+	@for kind in plain sanitized; do for t in $(CTESTS); do \
+		log=build/ctest/$$kind/$$t.log; build/ctest/$$kind/$$t > $$log 2>&1 || { cat $$log; exit 1; }; \
+		echo "$$kind $$t: $$(grep -c 'OK ]' $$log) tests passed"; done; done
 
 build/ctest/plain/%: tests/csrc/%.c $(C_FILES)
 	@mkdir -p $(@D)
-	$(CC) $(CHECK_FLAGS) -O3 -march=corei7 -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
+	@$(CC) $(CHECK_FLAGS) -O3 -march=corei7 -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
 
 build/ctest/sanitized/%: tests/csrc/%.c $(C_FILES)
 	@mkdir -p $(@D)
-	$(CC) $(CHECK_FLAGS) $(SANITIZE) -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
+	@$(CC) $(CHECK_FLAGS) $(SANITIZE) -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
 
 test-unit: build ## Python units
 	$(BIN)/pytest -q tests/unit

@@ -112,9 +112,7 @@ class Neighbor(Section):
 class Bgp(Section):
     """How addresses are announced; without this section they are not."""
 
-    speaker: Annotated[Literal["exabgp", "none"], one_of("exabgp", "none", later={"bird": "exabgp"})] = (
-        "exabgp"
-    )
+    speaker: Annotated[Literal["exabgp", "none"], one_of("exabgp", "none", later={"bird": "exabgp"})] = "exabgp"
     local_as: Annotated[int, whole(1, 4294967295)] | None = None
     router_id: values.RouterId | None = None
     neighbors: tuple[Neighbor, ...] = ()
@@ -138,9 +136,9 @@ class HttpCheck(_Check):
     port: values.Port = 80
     path: values.HttpPath = "/"
     host: values.HttpHost | None = None
-    expect_status: Annotated[
-        tuple[Annotated[int, whole(100, 599)], ...], Field(min_length=1), distinct("status")
-    ] = (200,)
+    expect_status: Annotated[tuple[Annotated[int, whole(100, 599)], ...], Field(min_length=1), distinct("status")] = (
+        200,
+    )
 
 
 class TcpCheck(_Check):

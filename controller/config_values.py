@@ -40,9 +40,7 @@ def whole(low: int, high: int) -> BeforeValidator:
 
     def check(value: object) -> int:
         if not _is_whole(value):
-            raise ValueError(
-                f"{show(value)} is not a whole number; write one from {low} to {high}, without quotes"
-            )
+            raise ValueError(f"{show(value)} is not a whole number; write one from {low} to {high}, without quotes")
         if not low <= value <= high:
             raise ValueError(f"{value} is out of range; write a number from {low} to {high}")
         return value

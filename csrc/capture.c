@@ -53,6 +53,10 @@ int capture_next(struct capture_reader *reader, const uint8_t **frame, uint32_t 
 		snprintf(error, CAPTURE_ERROR_SIZE, "%s", pcap_geterr(reader->pcap));
 		return -1;
 	}
+	if (header->ts.tv_sec < 0 || header->ts.tv_sec > UINT32_MAX) {
+		snprintf(error, CAPTURE_ERROR_SIZE, "a frame has a timestamp outside of the years 1970 to 2106");
+		return -1;
+	}
 	*captured = header->caplen;
 	*length = header->len;
 	*nanoseconds = (uint64_t)header->ts.tv_sec * NANOSECONDS + (uint64_t)header->ts.tv_usec;
@@ -90,7 +94,8 @@ void capture_write(struct capture_writer *writer, const void *frame, uint32_t le
 
 int capture_finish(struct capture_writer *writer)
 {
-	int rc = pcap_dump_flush(writer->dumper) == 0 ? 0 : -1;
+	// A write that failed before leaves its mark on the stream; the flush then has nothing to fail on.
+	int rc = pcap_dump_flush(writer->dumper) == 0 && !ferror(pcap_dump_file(writer->dumper)) ? 0 : -1;
 
 	pcap_dump_close(writer->dumper);
 	pcap_close(writer->pcap);

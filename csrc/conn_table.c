@@ -149,11 +149,12 @@ void conn_seen(struct conn_table *t, uint64_t flow_hash, int way, struct conn_en
 	store(&bucket_of(t, flow_hash)->entry[way], pack(found));
 }
 
-// The way for a new entry: the flow's own old one, an empty, an expired or a half-open one; -1 when all are needed.
+// The way for a new entry: the flow's own old one, an empty, an expired, a closing or a half-open one, in this order;
+// -1 when all are needed. A closing flow has only its last packets to come, and most of them find the same backend.
 static int choose_way(const struct conn_table *t, const struct conn_bucket *b, uint32_t tag, uint16_t vip,
 		      uint32_t now)
 {
-	int empty = -1, stale = -1, half_open = -1;
+	int empty = -1, stale = -1, closing = -1, half_open = -1;
 
 	for (int w = 0; w < CONN_WAYS; w++) {
 		uint64_t word = b->entry[w];
@@ -164,12 +165,16 @@ static int choose_way(const struct conn_table *t, const struct conn_bucket *b, u
 			return w;
 		else if (expired(t, word, now))
 			stale = w;
+		else if ((word >> 20 & 3) == CONN_CLOSING)
+			closing = w;
 		else if ((word >> 20 & 3) == CONN_HALF_OPEN)
 			half_open = w;
 	}
 	if (empty >= 0)
 		return empty;
-	return stale >= 0 ? stale : half_open;
+	if (stale >= 0)
+		return stale;
+	return closing >= 0 ? closing : half_open;
 }
 
 bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
@@ -202,7 +207,7 @@ bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips)
 
 	if (t->counters.live * 4 <= capacity * 3)
 		return true;
-	return (uint64_t)t->vip_live[vip] * vips < capacity;
+	return (uint64_t)t->vip_live[vip] * vips <= capacity;
 }
 
 void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now)

@@ -49,7 +49,7 @@ struct conn_timeouts {
 struct conn_counters {
 	uint64_t live;     // entries that hold a flow, expired ones not yet swept included
 	uint64_t inserted; // new entries
-	uint64_t evicted;  // half-open entries that made room for another
+	uint64_t evicted;  // closing or half-open entries that made room for another
 	uint64_t refused;  // inserts that found no room
 };
 
@@ -87,8 +87,8 @@ static inline bool conn_starts_anew(const struct conn_entry *found, uint8_t tcp_
 	return found->state == CONN_CLOSING && (tcp_flags & 0x06) == 0x02;
 }
 
-// Remember a new flow, or rewrite the one that is there. A full bucket gives up an expired entry first, then a
-// half-open one. Returns false when there is no room: then nothing changed.
+// Remember a new flow, or rewrite the one that is there. A full bucket gives up an expired entry first, then a closing
+// one, then a half-open one. Returns false when there is no room: then nothing changed.
 bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now);
 
 // Whether the vip may make new entries: past three quarters full, only within its fair share.

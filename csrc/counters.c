@@ -34,11 +34,11 @@ uint64_t dataplane_own(const struct dataplane *d)
 
 uint64_t dataplane_received(const struct dataplane *d)
 {
-	uint64_t received = 0;
+	uint64_t received = 0, own = dataplane_own(d); // first: read late it could be higher than what is in `received`
 
 	for (uint16_t i = 0; i < d->steering.port_count; i++)
 		received += peek(&d->steering.rings[i].received);
-	return received - dataplane_own(d);
+	return received - own;
 }
 
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices)

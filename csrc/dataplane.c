@@ -35,11 +35,14 @@ uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct
 			     uint16_t count)
 {
 	uint32_t stages = config->workers + 2;
-	// The library lets a cache grow to one and a half times its size; the control thread has one too.
-	uint32_t need = stages * 2 * BURST + (stages + 1) * (pool->cache + pool->cache / 2);
+	uint32_t need = stages * 2 * BURST;
 
 	for (uint16_t i = 0; i < count; i++)
 		need += ports[i]->receive_descriptors + ports[i]->transmit_descriptors;
+	// The library lets a cache grow to one and a half times its size; the control thread has one too. A small pool
+	// has none, but one that is as large as it needs to be may.
+	if (pool->cache > 0 || need >= POOL_WITH_CACHE)
+		need += (stages + 1) * (POOL_CACHE + POOL_CACHE / 2);
 	return need;
 }
 
@@ -70,7 +73,9 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	w->next_hops = d->next_hops;
 	w->egress = d->egress;
 	w->collector = d->collector;
-	w->track_always = c->track_always;
+	w->ip_id = (uint16_t)i;
+	for (w->ip_id_step = 1; w->ip_id_step < c->workers; w->ip_id_step *= 2)
+		; // a power of two, so that the steps of different workers never meet when they come round
 	d->steering.to_worker[i] = w->in;
 	d->muxing.from_worker[i] = w->out;
 	return 0;
@@ -127,8 +132,12 @@ struct dataplane *dataplane_new(const struct dataplane_config *config, struct pa
 	uint32_t need;
 
 	*error = -EINVAL;
-	if (count == 0 || count > MAX_PORTS || config->workers == 0 || config->workers > MAX_WORKERS)
+	if (count == 0 || count > MAX_PORTS || config->workers == 0 || config->workers > MAX_WORKERS ||
+	    config->connection_entries == 0 || config->connection_entries > MAX_CONNECTIONS)
 		return NULL;
+	for (uint16_t i = 0; i < count; i++)
+		if (ports[i]->index != i)
+			return NULL; // packets carry the index of their port
 	*error = -ENOMEM;
 	d = aligned_alloc(64, (sizeof(*d) + 63) & ~(size_t)63);
 	if (d == NULL)
@@ -299,6 +308,9 @@ int dataplane_start(struct dataplane *d, const unsigned int *lcores)
 
 	if (d->running)
 		return -EALREADY;
+	for (uint32_t i = 0; i < stages; i++) // the library would write into a pipe that is not there
+		if (!rte_lcore_is_enabled(lcores[i]) || lcores[i] == rte_get_main_lcore())
+			return -EINVAL;
 	memcpy(d->lcores, lcores, stages * sizeof(*lcores));
 	d->stop = false;
 	d->running = true;
@@ -351,9 +363,13 @@ void dataplane_flush(struct dataplane *d, uint16_t backend)
 
 int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker)
 {
-	struct rte_mbuf *m = rte_pktmbuf_alloc(d->pool->mempool);
-	void *data = m != NULL ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
+	struct rte_mbuf *m;
+	void *data;
 
+	if (length > UINT16_MAX)
+		return -EMSGSIZE;
+	m = rte_pktmbuf_alloc(d->pool->mempool);
+	data = m != NULL ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
 	if (data == NULL) {
 		rte_pktmbuf_free(m);
 		return -ENOBUFS;

@@ -61,7 +61,6 @@ struct dataplane_config {
 	uint32_t connection_entries;   // per worker
 	uint32_t connection_seconds[4]; // half-open, established, closing, datagram
 	enum idle_policy idle;
-	bool track_always; // no fair share: for captures, never in production
 };
 
 struct dataplane;

@@ -80,19 +80,25 @@ static uint32_t gather(struct muxing *x, struct rte_ring *from)
 	return n;
 }
 
+static void recycle(struct muxing *x, struct transmit_ring *ring, const struct port *port)
+{
+	uint64_t before = ring->recycled;
+
+	transmit_ring_recycle(ring, port);
+	count(&x->stats.released, ring->recycled - before);
+}
+
 uint32_t muxing_turn(struct muxing *x)
 {
 	uint32_t moved = 0;
 
+	for (uint16_t p = 0; p < x->port_count; p++)
+		recycle(x, &x->rings[p], x->ports[p]); // first, so that what came back makes room
 	for (uint16_t w = 0; w < x->worker_count; w++)
 		moved += gather(x, x->from_worker[w]);
 	for (uint16_t p = 0; p < x->port_count; p++) {
-		struct transmit_ring *ring = &x->rings[p];
-		uint64_t before = ring->recycled;
-
-		moved += push(x, ring, x->ports[p]);
-		transmit_ring_recycle(ring, x->ports[p]);
-		count(&x->stats.released, ring->recycled - before);
+		moved += push(x, &x->rings[p], x->ports[p]);
+		recycle(x, &x->rings[p], x->ports[p]);
 	}
 	return moved;
 }

@@ -5,8 +5,8 @@
 
 int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size)
 {
-	// A cache larger than size / 1.5 is refused by the library; small pools are for tests and prompts.
-	pool->cache = size >= 4 * POOL_CACHE ? POOL_CACHE : 0;
+	// A cache larger than size / 1.5 is refused by the library.
+	pool->cache = size >= POOL_WITH_CACHE ? POOL_CACHE : 0;
 	pool->size = size;
 	pool->mempool = rte_pktmbuf_pool_create(name, size, pool->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
 	return pool->mempool != NULL ? 0 : -rte_errno;

@@ -11,7 +11,10 @@
 
 #include <rte_mbuf.h>
 
-enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32, POOL_CACHE = 256 };
+enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32 };
+
+// Pools below the second size have no caches: they are for tests and prompts.
+enum { POOL_CACHE = 256, POOL_WITH_CACHE = 4 * POOL_CACHE };
 
 enum packet_flags {
 	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart

@@ -54,11 +54,9 @@ static inline uint32_t receive_ring_room(const struct receive_ring *r)
 // Let the ring fill up to `credit` more slots than it has received; never beyond its size. Credit is not taken back.
 static inline void receive_ring_reserve(struct receive_ring *r, uint64_t credit)
 {
-	uint64_t limit = r->processed + r->size;
-	uint64_t wanted = r->received + credit;
+	uint64_t most = r->processed + r->size - r->received;
+	uint64_t wanted = r->received + (credit < most ? credit : most);
 
-	if (wanted > limit)
-		wanted = limit;
 	if (wanted > r->reserved)
 		index_move(&r->reserved, wanted);
 }
@@ -140,10 +138,13 @@ static inline void transmit_ring_sent(struct transmit_ring *r, uint16_t n)
 	index_move(&r->sent, r->sent + n);
 }
 
-// Follow the port's own knowledge of what came back to the pool.
+// Follow the port's own knowledge of what came back to the pool. A port may still hold what another ring sent.
 static inline void transmit_ring_recycle(struct transmit_ring *r, const struct port *port)
 {
-	index_move(&r->recycled, r->sent - port_unrecycled(port));
+	uint64_t held = port_unrecycled(port);
+
+	if (held < r->sent - r->recycled)
+		index_move(&r->recycled, r->sent - held);
 }
 
 // Free the packets that a ring still holds, and the ring. For control threads, once its stage has stopped.

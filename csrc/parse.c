@@ -136,6 +136,22 @@ enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t le
 	}
 }
 
+static bool tcp_fits(struct packet_view *v, const uint8_t *l4, uint32_t bytes)
+{
+	uint32_t header;
+
+	if (bytes < TCP_HEADER)
+		return false;
+	header = (l4[12] >> 4) * 4u;
+	v->tcp_flags = l4[13];
+	return header >= TCP_HEADER && header <= v->ip_length - v->l4;
+}
+
+static bool udp_fits(const struct packet_view *v, const uint8_t *l4, uint32_t bytes)
+{
+	return bytes >= UDP_HEADER && read16(l4 + 4) >= UDP_HEADER && read16(l4 + 4) <= v->ip_length - v->l4;
+}
+
 enum parse_result parse_transport(struct packet_view *v)
 {
 	const uint8_t *l4 = v->ip + v->l4;
@@ -145,27 +161,16 @@ enum parse_result parse_transport(struct packet_view *v)
 
 	if (v->fragment)
 		return PARSE_OK; // later fragments have no ports, and the first one shares their fate
-	if (v->protocol == IPPROTO_TCP) {
-		uint32_t header;
-
-		if (bytes < TCP_HEADER)
-			return PARSE_MALFORMED;
-		header = (l4[12] >> 4) * 4u;
-		if (header < TCP_HEADER || header > v->ip_length - v->l4)
-			return PARSE_MALFORMED;
-		v->tcp_flags = l4[13];
-	} else if (v->protocol == IPPROTO_UDP) {
-		if (bytes < UDP_HEADER)
-			return PARSE_MALFORMED;
-		if (read16(l4 + 4) < UDP_HEADER || read16(l4 + 4) > v->ip_length - v->l4)
-			return PARSE_MALFORMED;
-	} else {
+	if (v->protocol != IPPROTO_TCP && v->protocol != IPPROTO_UDP)
 		return PARSE_OK;
-	}
+	if (bytes < sizeof(ports))
+		return PARSE_MALFORMED;
 	memcpy(ports, l4, sizeof(ports));
 	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), ports[0], ports[1],
 		      v->protocol);
 	v->destination_port = ntohs(ports[1]);
 	v->has_ports = true;
-	return PARSE_OK;
+	if (v->protocol == IPPROTO_TCP ? tcp_fits(v, l4, bytes) : udp_fits(v, l4, bytes))
+		return PARSE_OK;
+	return PARSE_MALFORMED;
 }

@@ -39,7 +39,8 @@ struct packet_view {
 // `available` of the `length` bytes of the frame are contiguous at `frame`.
 enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);
 
-// After parse_ip() said PARSE_OK. Fragments and protocols without ports are PARSE_OK with has_ports false.
+// After parse_ip() said PARSE_OK. Fragments and protocols without ports are PARSE_OK with has_ports false; a broken
+// header is PARSE_MALFORMED, with has_ports true when at least the ports could be read.
 enum parse_result parse_transport(struct packet_view *view);
 
 static inline const uint8_t *view_source(const struct packet_view *v)

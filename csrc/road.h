@@ -9,7 +9,7 @@
 #include "steering.h"
 #include "worker.h"
 
-enum { MAX_NEXT_HOPS = 1 << 16, OWN_PACKETS = 64 };
+enum { MAX_NEXT_HOPS = 1 << 16, OWN_PACKETS = 64, MAX_CONNECTIONS = 1 << 30 };
 
 struct dataplane {
 	struct dataplane_config config;

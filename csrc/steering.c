@@ -84,14 +84,14 @@ uint32_t steering_turn(struct steering *s)
 	struct rte_mbuf *burst[BURST];
 	uint32_t handled = 0;
 
-	if (!rte_ring_empty(s->own))
-		put_own(s);
 	for (uint16_t i = 0; i < s->port_count; i++) {
 		struct receive_ring *ring = &s->rings[i];
 		uint16_t n;
 
 		if (receive_ring_room(ring) < BURST)
 			receive_ring_reserve(ring, receive_ring_room(ring) + unused_packets(s));
+		if (i == 0 && !rte_ring_empty(s->own))
+			put_own(s); // first, so that a flood does not starve the canary
 		receive_ring_fill(ring, s->ports[i]);
 		n = receive_ring_peek(ring, burst, BURST);
 		for (uint16_t k = 0; k < n && s->worker_count > 1; k++)

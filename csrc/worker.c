@@ -7,9 +7,10 @@
 #include "parse.h"
 
 enum {
-	GO_ON = FATE_COUNT,  // no fate yet
-	SWEEP_SECONDS = 60,  // a whole round of the connection table
-	SWEEP_PER_TURN = 16, // buckets, so that a turn stays short
+	GO_ON = FATE_COUNT,    // no fate yet
+	SWEEP_SECONDS = 60,    // a whole round of the connection table
+	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
+	LONGEST_TIMER = 86400, // seconds
 };
 
 // A packet between two passes.
@@ -46,7 +47,7 @@ static int classify(const struct worker *w, const struct state *s, const struct 
 	if (l3 == PARSE_MALFORMED)
 		return FATE_MALFORMED;
 	l4 = parse_transport(v);
-	if (l4 == PARSE_MALFORMED)
+	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, FATE_MALFORMED);
 	if (v->fragment)
 		return without_vip(w, s, m, v, FATE_FRAGMENT_UNMATCHED);
@@ -56,6 +57,8 @@ static int classify(const struct worker *w, const struct state *s, const struct 
 				  v->destination_port);
 	if (position == VIP_NONE)
 		return without_vip(w, s, m, v, FATE_NOT_VIP);
+	if (l4 == PARSE_MALFORMED)
+		return FATE_MALFORMED;
 	if (v->ttl == 0)
 		return FATE_TTL_EXPIRED;
 	job->vip = &s->vips[position];
@@ -110,7 +113,7 @@ static int decide_new(struct worker *w, const struct state *s, const struct job 
 		return FATE_HASH_UNTRACKED;
 	if ((v->tcp_flags & TCP_RST) != 0)
 		return FATE_HASH_UNTRACKED; // the end of a flow is not worth an entry
-	if (!rewrite && !w->track_always && !conn_fair(&w->table, vip->id, s->vip_count))
+	if (!rewrite && !conn_fair(&w->table, vip->id, s->vip_count))
 		return FATE_HASH_UNTRACKED;
 	entry.backend = note->backend;
 	entry.generation = s->backends[note->backend].generation;
@@ -185,7 +188,7 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	frame[12] = outer == ENCAP_IPV4 ? 0x08 : 0x86;
 	frame[13] = outer == ENCAP_IPV4 ? 0x00 : 0xdd;
 	encap_write(&backend->outer, frame + RTE_ETHER_HDR_LEN, v, w->ip_id, job->hash & 0xfffff);
-	w->ip_id += !v->dont_fragment;
+	w->ip_id = (uint16_t)(w->ip_id + (v->dont_fragment ? 0 : w->ip_id_step));
 	note->inner = (uint8_t)(RTE_ETHER_HDR_LEN + outer);
 	m->port = hop >> 48 & (MAX_PORTS - 1);
 	return GO_ON;
@@ -223,6 +226,9 @@ static void housekeeping(struct worker *w)
 
 void worker_tick(struct worker *w, uint32_t now)
 {
+	// A capture may pause for days: nothing lives so long, and the clock in the entries would come round again.
+	if (now - w->now > LONGEST_TIMER)
+		conn_sweep(&w->table, w->table.bucket_count, w->now + LONGEST_TIMER + 1);
 	w->now = now;
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
 }

@@ -35,8 +35,8 @@ struct worker {
 	struct rte_ring *collector;
 	uint32_t now;                // coarse clock, seconds
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
-	uint16_t ip_id;              // next outer IPv4 id
-	bool track_always;
+	uint16_t ip_id;              // next outer IPv4 id; workers count in steps, so that no two use the same one
+	uint16_t ip_id_step;
 	uint32_t flush; // backend + 1 to be forgotten: set by a control thread, cleared by the worker
 } __attribute__((aligned(64)));
 

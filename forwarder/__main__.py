@@ -8,6 +8,8 @@ import fcntl
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import structlog
@@ -16,16 +18,22 @@ from forwarder.control import ControlServer
 from forwarder.settings import Refused, Settings, load
 
 
-def lock_pid_file(path: Path) -> int:
-    """Take the lock that says which process is this node's forwarder; held until exit. Raises Refused."""
+@contextmanager
+def locked_pid_file(path: Path) -> Iterator[None]:
+    """Hold the lock that says which process is this node's forwarder. Raises Refused when another has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
+        os.close(descriptor)
         raise Refused(f"a forwarder runs already: its pid is in {path}.") from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
-    return descriptor
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 async def serve(settings: Settings, run_dir: Path) -> None:
@@ -72,15 +80,13 @@ def main() -> int:
         print("usage: python -m forwarder RUN_DIR", file=sys.stderr)
         return 2
     run_dir = Path(sys.argv[1])
-    pid_file = run_dir / "forwarder.pid"
     try:
         settings = load(run_dir / "forwarder.json")
-        lock_pid_file(pid_file)
-        asyncio.run(serve(settings, run_dir))
+        with locked_pid_file(run_dir / "forwarder.pid"):
+            asyncio.run(serve(settings, run_dir))
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
-    pid_file.unlink(missing_ok=True)
     return 0
 
 

@@ -13,10 +13,12 @@ from libc.string cimport memcpy
 import array
 import errno
 import os
+import weakref
 
 cimport forwarder.dataplane as c
 
 MAX_FRAME = 65536
+MAX_VIPS = 1 << 14
 
 cdef list _eal_arguments = None
 
@@ -37,6 +39,12 @@ cdef int check(int rc, str what) except -1:
 
 cdef closed(str what):
     return DataplaneError(f"{what} is closed", errno.EBADF)
+
+
+cdef int check_unused(str what, users) except -1:
+    if any(user.is_open for user in users):
+        raise DataplaneError(f"close {what}", errno.EBUSY)
+    return 0
 
 
 def initialize(list arguments):
@@ -80,9 +88,11 @@ cdef class PacketPool:
     """The shared pool of `size` packet buffers of 2 KB."""
 
     cdef c.packet_pool *handle
+    cdef object users  # what must be closed before
 
     def __cinit__(self, str name, uint32_t size):
         cdef int error = 0
+        self.users = weakref.WeakSet()
         self.handle = c.pool_new(name.encode(), size, &error)
         check(error, f"create a packet pool of {size} packets")
 
@@ -90,6 +100,10 @@ cdef class PacketPool:
         if self.handle == NULL:
             raise closed("packet pool")
         return self.handle
+
+    def add_user(self, user):
+        """The pool cannot be closed while `user.is_open`."""
+        self.users.add(user)
 
     @property
     def size(self):
@@ -102,7 +116,8 @@ cdef class PacketPool:
         return c.pool_available(self.get())
 
     def close(self):
-        """Free the pool. Ports and data planes that use it must be closed before."""
+        """Free the pool. Raises DataplaneError (EBUSY) while a port or a data plane uses it."""
+        check_unused("a packet pool in use", self.users)
         c.pool_delete(self.handle)
         self.handle = NULL
 
@@ -114,11 +129,13 @@ cdef class Port:
     """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index)` without a NIC."""
 
     cdef c.port *handle
+    cdef object __weakref__
+    cdef object users
     cdef PacketPool pool
     cdef readonly str name
 
     @staticmethod
-    def device(str devargs, uint16_t index, PacketPool pool):
+    def device(str devargs, uint16_t index, PacketPool pool not None):
         """Create and start the DPDK device `devargs`; its packets come from `pool`."""
         cdef Port self = Port.__new__(Port)
         cdef int error = 0
@@ -128,20 +145,33 @@ cdef class Port:
         with nogil:
             self.handle = c.port_new_device(text, index, handle, &error)
         check(error, f"open port {devargs}")
-        self.pool = pool
-        self.name = devargs.split(",")[0]
+        self._opened(pool, devargs.split(",")[0])
         return self
 
     @staticmethod
-    def memory(str name, uint16_t index, PacketPool pool):
+    def memory(str name, uint16_t index, PacketPool pool not None):
         """A port whose frames come by give() and leave by take()."""
         cdef Port self = Port.__new__(Port)
         cdef int error = 0
         self.handle = c.port_new_memory(name.encode(), index, &error)
         check(error, f"open memory port {name}")
+        self._opened(pool, name)
+        return self
+
+    cdef _opened(self, PacketPool pool, str name):
+        self.users = weakref.WeakSet()
         self.pool = pool
         self.name = name
-        return self
+        pool.add_user(self)
+
+    def add_user(self, user):
+        """The port cannot be closed while `user.is_open`."""
+        self.users.add(user)
+
+    @property
+    def is_open(self):
+        """Whether the port has not been closed."""
+        return self.handle != NULL
 
     cdef c.port *get(self) except NULL:
         if self.handle == NULL:
@@ -189,8 +219,9 @@ cdef class Port:
         return bytes(room[:length]) if length else None
 
     def close(self):
-        """Stop the port; packets it held return to the pool."""
+        """Stop the port; packets it held return to the pool. Raises DataplaneError (EBUSY) while a data plane uses it."""
         cdef c.port *handle = self.handle
+        check_unused("a port in use", self.users)
         self.handle = NULL
         with nogil:
             c.port_delete(handle)
@@ -218,11 +249,11 @@ cdef class ReceiveRing:
         """Let the ring take up to `credit` more packets than it has received, within its size."""
         c.receive_ring_credit(self.get(), credit)
 
-    def pull(self, Port port):
+    def pull(self, Port port not None):
         """Ask the port for a burst, at most what is reserved; returns how many came."""
         return c.receive_ring_pull(self.get(), port.get())
 
-    def hand_over(self, TransmitRing to, uint32_t n):
+    def hand_over(self, TransmitRing to not None, uint32_t n):
         """Process up to `n` packets by putting their pointers into `to`; returns how many went."""
         return c.receive_ring_hand_over(self.get(), to.get(), n)
 
@@ -257,7 +288,7 @@ cdef class TransmitRing:
             raise closed("transmit ring")
         return self.handle
 
-    def push(self, Port port):
+    def push(self, Port port not None):
         """Give the port a burst of what is ready; returns how many it took."""
         return c.transmit_ring_push(self.get(), port.get())
 
@@ -327,6 +358,8 @@ cdef class State:
         cdef array.array table, members
         id, address, protocol, port, client, table, usable = vip
         members = array.array("H", usable)
+        if table.typecode != "H":
+            raise ValueError("a table is an array of 16-bit numbers")
         if len(address) not in (4, 16):
             raise ValueError("an address has 4 or 16 bytes")
         spec.id = id
@@ -339,7 +372,7 @@ cdef class State:
         spec.slots = table.data.as_ushorts
         spec.usable = members.data.as_ushorts
         spec.usable_count = len(members)
-        self.slots.append(table)
+        self.slots.append(memoryview(table))  # an exported buffer cannot be resized
         keep.append(members)
 
     cdef c.state *get(self) except NULL:
@@ -359,14 +392,16 @@ cdef class Dataplane:
     """
 
     cdef c.dataplane *handle
+    cdef object __weakref__
     cdef list ports
     cdef PacketPool pool
     cdef State state
+    cdef bint running
     cdef c.dataplane_config config
 
-    def __cinit__(self, PacketPool pool, list ports, bytes hash_key, uint32_t workers=1, uint32_t ring_size=2048,
-                  uint32_t connection_entries=65536, connection_seconds=(10, 7200, 10, 60), str idle="sleep",
-                  uint64_t steering_seed=0x6d61676c6576, bint track_always=False):
+    def __cinit__(self, PacketPool pool not None, list ports, bytes hash_key, uint32_t workers=1,
+                  uint32_t ring_size=2048, uint32_t connection_entries=65536,
+                  connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=0x6d61676c6576):
         cdef c.port *handles[8]
         cdef int error = 0
         if len(hash_key) != 16:
@@ -381,10 +416,9 @@ cdef class Dataplane:
         for i in range(4):
             self.config.connection_seconds[i] = connection_seconds[i]
         self.config.idle = {"spin": c.IDLE_SPIN, "yield": c.IDLE_YIELD, "sleep": c.IDLE_SLEEP}[idle]
-        self.config.track_always = track_always
         for i, port in enumerate(ports):
             handles[i] = (<Port?>port).get()
-        self.ports = ports
+        self.ports = list(ports)
         self.pool = pool
         self.handle = c.dataplane_new(&self.config, pool.get(), handles, len(ports), &error)
         if error == -errno.ENOSPC:
@@ -393,27 +427,42 @@ cdef class Dataplane:
                 f"a packet pool of {pool.size} is too small: descriptors, caches and two bursts per stage "
                 f"take {need}; set packet_pool to {need} or more", errno.ENOSPC)
         check(error, "create the data plane")
+        for user in (pool, *ports):
+            user.add_user(self)
+
+    @property
+    def is_open(self):
+        """Whether the data plane has not been closed."""
+        return self.handle != NULL
 
     cdef c.dataplane *get(self) except NULL:
         if self.handle == NULL:
             raise closed("data plane")
         return self.handle
 
+    cdef Port _port(self, uint16_t index):
+        self.get()
+        if index >= len(self.ports):
+            raise IndexError("no such port")
+        return self.ports[index]
+
     def set_port(self, uint16_t index, uint16_t mtu, bint punts):
         """Egress MTU of a port, and whether a kernel has what is not for a vip."""
+        self._port(index)
         c.dataplane_set_port(self.get(), index, mtu, punts)
 
     def set_next_hop(self, uint16_t index, uint16_t port, mac):
         """Where next hop `index` is: the port and 6 bytes of MAC, or None while it is not known."""
         cdef const uint8_t *address = NULL
         cdef bytes held = mac
+        self._port(port)
         if held is not None:
             if len(held) != 6:
                 raise ValueError("a MAC has 6 bytes")
             address = <const uint8_t *><const char *>held
         c.dataplane_set_next_hop(self.get(), index, port, address)
 
-    def publish(self, State state):
+    def publish(self, State state not None):
         """Make `state` the one all workers read; returns when none reads the old one any more."""
         cdef c.dataplane *d = self.get()
         cdef c.state *s = state.get()
@@ -429,17 +478,21 @@ cdef class Dataplane:
         for i, lcore in enumerate(lcores):
             ids[i] = lcore
         check(c.dataplane_start(self.get(), ids), "start the stages")
+        self.running = True
 
     def stop(self):
         """Stop all stages and wait for them. Harmless when not running."""
         cdef c.dataplane *d = self.get()
         with nogil:
             c.dataplane_stop(d)
+        self.running = False
 
     def step(self, uint32_t now):
         """One turn of each stage on this thread at clock `now` (seconds); returns packets moved. Not while running."""
         cdef c.dataplane *d = self.get()
         cdef uint32_t moved
+        if self.running:
+            raise DataplaneError("step stages that run on lcores", errno.EBUSY)
         with nogil:
             moved = c.dataplane_step(d, now)
         return moved
@@ -482,8 +535,8 @@ cdef class Dataplane:
     def rings(self, uint16_t index):
         """The six pointers of one port; `recycled` is None where the port cannot know it."""
         cdef c.ring_indices i
+        known = self._port(index).knows_recycled
         c.dataplane_rings(self.get(), index, &i)
-        known = self.ports[index].knows_recycled
         return {
             "receive": {"received": i.received, "processed": i.processed, "reserved": i.reserved},
             "transmit": {"ready": i.ready, "sent": i.sent, "recycled": i.recycled if known else None},
@@ -492,6 +545,8 @@ cdef class Dataplane:
     def vip_traffic(self, uint16_t vip):
         """(packets, bytes) forwarded for the vip with this id."""
         cdef uint64_t packets, octets
+        if vip >= MAX_VIPS:
+            raise IndexError("no such vip")
         c.dataplane_vip_traffic(self.get(), vip, &packets, &octets)
         return packets, octets
 
@@ -507,6 +562,8 @@ cdef class Dataplane:
 
     def vip_flows(self, uint16_t vip):
         """Entries of all connection tables that belong to the vip with this id."""
+        if vip >= MAX_VIPS:
+            raise IndexError("no such vip")
         return c.dataplane_vip_flows(self.get(), vip)
 
     def turns(self):

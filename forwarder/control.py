@@ -83,7 +83,7 @@ class ControlServer:
         try:
             request = json.loads(body)
             handler = self._handlers[request["op"]]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             known = ", ".join(sorted(self._handlers))
             return {"ok": False, "error": f"not a request: a JSON object with an op of {known} is expected"}
         try:

@@ -57,7 +57,6 @@ cdef extern from "dataplane.h" nogil:
         uint32_t connection_entries
         uint32_t connection_seconds[4]
         idle_policy idle
-        bool track_always
 
     struct port_facts:
         uint8_t mac[6]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from forwarder import _dataplane
@@ -18,11 +19,32 @@ def needed_megabytes(packet_pool: int, connection_entries: int, workers: int) ->
     return (packet_pool * PACKET_BYTES + tables) * 5 // 4 // MEGABYTE + 16
 
 
-def free_hugepage_megabytes(meminfo: str) -> int:
-    """Free memory in hugepages of the default size, from the text of /proc/meminfo."""
-    fields = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
-    free = int(fields.get("HugePages_Free", "0").split()[0])
-    return free * int(fields.get("Hugepagesize", "0 kB").split()[0]) // 1024
+@dataclass(frozen=True, slots=True)
+class Hugepages:
+    """Hugepages of the default size, from /proc/meminfo; `free` are those that nobody has or was promised."""
+
+    total: int
+    free: int
+    kilobytes: int
+
+    @classmethod
+    def read(cls, meminfo: str) -> "Hugepages":
+        """From the text of /proc/meminfo; all zero where the kernel has none."""
+        fields = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
+        total, free, reserved, kilobytes = (
+            int(fields.get(name, "0").split()[0])
+            for name in ("HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "Hugepagesize")
+        )
+        return cls(total, free - reserved, kilobytes)
+
+    @property
+    def free_megabytes(self) -> int:
+        """Memory in free pages."""
+        return self.free * self.kilobytes // 1024
+
+    def wanted(self, megabytes: int) -> int:
+        """The total to ask the kernel for, so that so much is free beside what others have."""
+        return self.total - self.free + -(-megabytes * 1024 // (self.kilobytes or 2048))
 
 
 def _lcores(cpus: Sequence[int], allowed: Sequence[int]) -> str:
@@ -44,11 +66,11 @@ def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
         return
     if os.geteuid() != 0:
         raise Refused("hugepages need root: start the node as root, or write `hugepages: false`.")
-    free = free_hugepage_megabytes(MEMINFO.read_text())
-    if free < megabytes:
+    pages = Hugepages.read(MEMINFO.read_text())
+    if pages.free_megabytes < megabytes:
         raise Refused(
-            f"{megabytes} MB of hugepages are needed and {free} MB are free: reserve them with "
-            f"`sysctl -w vm.nr_hugepages={(megabytes + 1) // 2 + 8}`, or write `hugepages: false` in the "
+            f"{megabytes} MB of hugepages are needed and {pages.free_megabytes} MB are free: reserve them with "
+            f"`sysctl -w vm.nr_hugepages={pages.wanted(megabytes)}`, or write `hugepages: false` in the "
             "forwarder section to use ordinary memory."
         )
 

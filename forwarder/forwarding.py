@@ -171,6 +171,8 @@ class Forwarding:
         self._write_macs()
         self._dataplane.publish(State(vips, backends))
         self._hop_of = hop_of
+        for index in self._hops.release_unless(set(hop_of.values())):
+            self._dataplane.set_next_hop(index, 0, None)
         self._vips.release_unless({vip.key for vip in message.vips})
         self._backends.release_unless(keys)
 

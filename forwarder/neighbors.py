@@ -5,38 +5,44 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from pyroute2 import AsyncIPRoute, NetlinkError
 
-from forwarder.next_hops import KernelView, Neighbor, NextHops, Route
+from forwarder.next_hops import NO_INTERFACE, KernelView, Neighbor, NextHops, Route
 from forwarder.settings import Address
 
 MAIN_TABLE = 254
-UNICAST = 1
+UNICAST, REFUSING = 1, (6, 7, 8)  # linux/rtnetlink.h; blackhole, unreachable, prohibit
 NTF_USE = 1  # linux/neighbour.h: act as if the entry had been used, so that the kernel resolves or probes it
 RTMGRP = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400  # link, neighbor, IPv4 address and route, IPv6 address and route
 SETTLE = 0.01  # seconds: events come in bunches
 PERIOD = 1.0  # seconds between looks without an event
 
 
-def _route(message: object) -> Route | None:
-    get = message.get_attr  # type: ignore[attr-defined]
-    if message["type"] != UNICAST:  # type: ignore[index]
+def _route(message: Any) -> Route | None:
+    if message["type"] not in (UNICAST, *REFUSING):
         return None
-    family, length = message["family"], message["dst_len"]  # type: ignore[index]
-    network = get("RTA_DST") or ("0.0.0.0" if family == socket.AF_INET else "::")
-    interface, gateway = get("RTA_OIF"), get("RTA_GATEWAY")
-    paths = get("RTA_MULTIPATH")
-    if paths:  # any of several equal paths will do; the first, so that it stays the same
-        interface, gateway = paths[0]["oif"], paths[0].get_attr("RTA_GATEWAY")
-    if interface is None:
+    path = (message.get_attr("RTA_MULTIPATH") or [message])[0]  # any of equal paths will do, if it stays the same
+    interface = path["oif"] if path is not message else message.get_attr("RTA_OIF")
+    via = path.get_attr("RTA_VIA")  # a gateway of the other family
+    gateway = path.get_attr("RTA_GATEWAY") or (via["addr"] if via else None)
+    if message["type"] in REFUSING:
+        interface, gateway = NO_INTERFACE, None
+    elif interface is None:
         return None
+    nowhere = "0.0.0.0" if message["family"] == socket.AF_INET else "::"
     return Route(
-        ip_network(f"{network}/{length}"),
+        ip_network(f"{message.get_attr('RTA_DST') or nowhere}/{message['dst_len']}"),
         ip_address(gateway) if gateway else None,
         interface,
-        get("RTA_PRIORITY") or 0,
+        message.get_attr("RTA_PRIORITY") or 0,
     )
+
+
+def _mac(text: str | None) -> bytes | None:
+    """Six bytes, or None: neighbors on tunnels have an IP address in the MAC's place."""
+    return bytes.fromhex(text.replace(":", "")) if text and len(text) == 17 else None
 
 
 async def read_view(netlink: AsyncIPRoute) -> KernelView:
@@ -48,9 +54,8 @@ async def read_view(netlink: AsyncIPRoute) -> KernelView:
             if route is not None:
                 routes.append(route)
         async for message in await netlink.neigh("dump", family=family):
-            mac = message.get_attr("NDA_LLADDR")
             key = (message["ifindex"], ip_address(message.get_attr("NDA_DST")))
-            neighbors[key] = Neighbor(bytes.fromhex(mac.replace(":", "")) if mac else None, message["state"])
+            neighbors[key] = Neighbor(_mac(message.get_attr("NDA_LLADDR")), message["state"])
     return KernelView(routes, neighbors)
 
 

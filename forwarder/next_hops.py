@@ -1,6 +1,6 @@
 """Which next hop a backend is sent to: decisions over a view of the kernel's routes and neighbors, without I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 
@@ -11,13 +11,17 @@ REACHABLE, STALE, DELAY, PROBE, NOARP, PERMANENT = 0x02, 0x04, 0x08, 0x10, 0x40,
 USABLE = REACHABLE | STALE | DELAY | PROBE | NOARP | PERMANENT
 FRESH = USABLE & ~STALE
 
+NO_INTERFACE = 0
 UNREACHABLE = 0  # the next-hop index that never has a MAC
 MAX_HOPS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route of the kernel; `gateway` None means that the destination itself is the neighbor."""
+    """One route of the kernel; `gateway` None means that the destination itself is the neighbor.
+
+    `interface` NO_INTERFACE: the kernel discards or refuses what goes there.
+    """
 
     network: IPv4Network | IPv6Network
     gateway: Address | None
@@ -86,6 +90,7 @@ class NextHops:
         self._ports = ports
         self._interfaces = interfaces
         self._indices: dict[Hop, int] = {}
+        self._free = list(range(MAX_HOPS - 1, UNREACHABLE, -1))
         self.view = KernelView()
 
     def hop(self, address: Address) -> Hop | None:
@@ -105,10 +110,17 @@ class NextHops:
         if hop is None:
             return UNREACHABLE
         if hop not in self._indices:
-            if len(self._indices) + 1 == MAX_HOPS:
+            if not self._free:
                 return UNREACHABLE
-            self._indices[hop] = len(self._indices) + 1
+            self._indices[hop] = self._free.pop()
         return self._indices[hop]
+
+    def release_unless(self, used: Collection[int]) -> list[int]:
+        """Let go of the hops whose index no published state carries; returns their indices, free for others now."""
+        released = [hop for hop, index in self._indices.items() if index not in used]
+        indices = [self._indices.pop(hop) for hop in released]
+        self._free += indices
+        return indices
 
     def neighbor(self, hop: Hop) -> Neighbor | None:
         """What the kernel knows of a hop."""

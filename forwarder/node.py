@@ -14,7 +14,7 @@ from forwarder.control import Handler, Request, RequestRefused, flow_of
 from forwarder.forwarding import Forwarding
 from forwarder.neighbors import Neighbors
 from forwarder.next_hops import NextHops
-from forwarder.ports import interface_index, open_ports
+from forwarder.ports import interface_index, link_up, open_ports
 from forwarder.settings import Refused, Settings
 
 REAP_PERIOD = 2.0  # seconds between looks whether removed backends have lost their last flow
@@ -29,7 +29,10 @@ class Node:
         self._settings = settings
         interfaces = [interface_index(port) for port in settings.ports]
         lcores = environment.start(settings)
-        self._pool = PacketPool("packet_pool", settings.packet_pool)
+        try:
+            self._pool = PacketPool("packet_pool", settings.packet_pool)
+        except Exception as error:
+            raise Refused(f"the packet pool could not be made: {error}.") from error
         self._ports = open_ports(settings.ports, self._pool)
         try:
             self._dataplane = Dataplane(
@@ -100,7 +103,7 @@ class Node:
                 for position, (stage, index, turns) in enumerate(self._dataplane.turns())
             ],
             "ports": [
-                {"device": settings.device, "link": port.link_up}
+                {"device": settings.device, "link": link_up(settings, port)}
                 for settings, port in zip(self._settings.ports, self._ports, strict=True)
             ],
         }

@@ -1,13 +1,26 @@
 """Ports from settings: a kernel interface under af_packet, or a DPDK virtual device by its own string."""
 
+import ctypes
+import fcntl
 import os
 import socket
+import struct
 from collections.abc import Sequence
 
 from forwarder._dataplane import DataplaneError, PacketPool, Port
 from forwarder.settings import PortSettings, Refused
 
-SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23  # linux/if_packet.h, since Linux 4.20
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
+# Classic BPF: packets of type PACKET_OTHERHOST (3, another MAC's) and PACKET_OUTGOING (4) are not for us. The socket
+# option for the latter has no effect on a socket of a fanout group, and DPDK puts every one of its sockets into one.
+FOR_US = struct.pack(
+    "=HBBI HBBI HBBI HBBI",
+    *(0x30, 0, 0, 0xFFFFF004),  # load the packet's type
+    *(0x35, 0, 1, 3),
+    *(0x06, 0, 0, 0),  # 3 or more: nothing of it
+    *(0x06, 0, 0, 0xFFFFFFFF),  # else all of it
+)
 FRAME_BYTES = 2048  # one ring slot of the kernel; larger frames do not fit
 FRAMES = 2048
 
@@ -48,11 +61,27 @@ def _packet_sockets() -> set[int]:
     return found
 
 
-def _ignore_outgoing(descriptors: set[int]) -> None:
-    # What the kernel itself sends by the interface (BGP, ARP) would be received as if it had come in.
+def _receive_only_ours(descriptors: set[int]) -> None:
+    # What the kernel itself sends by the interface (BGP, ARP) would be received as if it had come in, and what a
+    # switch floods would be forwarded by every node that sees it.
+    program = ctypes.create_string_buffer(FOR_US, len(FOR_US))
+    filter_ = struct.pack("HP", len(FOR_US) // 8, ctypes.addressof(program))
     for descriptor in descriptors:
         with socket.socket(fileno=os.dup(descriptor)) as packet:
-            packet.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+            packet.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
+
+
+def link_up(settings: PortSettings, port: Port) -> bool:
+    """Whether the port's link is up. DPDK takes every link under af_packet for up, so the kernel is asked."""
+    if settings.driver != "af_packet":
+        return port.link_up
+    request = struct.pack("16sH22x", settings.device.encode(), 0)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            (flags,) = struct.unpack_from("16xH", fcntl.ioctl(any_socket, SIOCGIFFLAGS, request))
+    except OSError:
+        return False  # the interface is gone
+    return bool(flags & IFF_RUNNING)
 
 
 def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
@@ -68,5 +97,5 @@ def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
                 done.close()
             raise Refused(f"port {port.device} could not be opened: {error}.") from error
         if port.driver == "af_packet":
-            _ignore_outgoing(_packet_sockets() - before)
+            _receive_only_ours(_packet_sockets() - before)
     return opened

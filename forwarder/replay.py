@@ -102,6 +102,8 @@ def replay(settings: Settings, state: dict[str, Any], source: Path, target: Path
     Raises CaptureError.
     """
     packets = CaptureReader(str(source))
+    if target.exists() and target.samefile(source):
+        raise CaptureError(f"{target} is the capture to be read: write to another file")
     out = CaptureWriter(str(target))
     run = Replay(settings, state, workers)
     try:

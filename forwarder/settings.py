@@ -94,7 +94,7 @@ def parse(raw: dict[str, Any]) -> Settings:
             hugepages=bool(raw["hugepages"]),
             fingerprint=fingerprint(raw),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Refused(f"the forwarder's settings are not complete or not valid: {error!r}") from error
 
 

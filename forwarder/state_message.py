@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
+from forwarder.hashing.maglev import MAX_SIZE
 from forwarder.hashing.primes import is_prime
 from forwarder.settings import Address
 
 VERSION = 1
 PROTOCOLS = {"tcp": 6, "udp": 17}
 STATUSES = ("up", "drain", "down")
+AFFINITIES = ("flow", "client")
 
 
 class StateRefused(Exception):
@@ -73,10 +75,17 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
         raise StateRefused(f"{where}: protocol {raw['protocol']!r} is not known")
     if raw["scheduler"] != "maglev":
         raise StateRefused(f"{where}: scheduler {raw['scheduler']!r} is not known")
-    if not is_prime(raw["table_size"]):
-        raise StateRefused(f"{where}: table_size {raw['table_size']} is not a prime")
+    if raw["affinity"] not in AFFINITIES:
+        raise StateRefused(f"{where}: affinity {raw['affinity']!r} is not known")
+    if not isinstance(raw["table_size"], int) or not isinstance(raw["port"], int):
+        raise StateRefused(f"not a state message: {where}: table_size and port are whole numbers")
+    if raw["table_size"] > MAX_SIZE or not is_prime(raw["table_size"]):
+        raise StateRefused(f"{where}: table_size {raw['table_size']} is not a prime of at most {MAX_SIZE}")
     if not 0 <= raw["port"] <= 65535:
         raise StateRefused(f"{where}: port {raw['port']} is out of range")
+    members = tuple(_member(member, backends, where) for member in raw["members"])
+    if len({member.backend for member in members}) != len(members):
+        raise StateRefused(f"{where}: a member is named twice")
     return VipMessage(
         name=raw["name"],
         address=ip_address(raw["address"]),
@@ -84,7 +93,7 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
         port=raw["port"],
         client_affinity=raw["affinity"] == "client",
         table_size=raw["table_size"],
-        members=tuple(_member(member, backends, where) for member in raw["members"]),
+        members=members,
     )
 
 

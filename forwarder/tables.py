@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from forwarder.hashing import maglev
 
 Key = tuple[int, tuple[tuple[str, int], ...]]
+SlotsKey = tuple[str, tuple[int, ...]]
 
 
 class Tables:
@@ -14,7 +15,8 @@ class Tables:
     def __init__(self) -> None:
         self._kept: dict[Key, maglev.Table] = {}
         self._used: set[Key] = set()
-        self._slots: dict[tuple[str, tuple[int, ...]], array[int]] = {}
+        self._slots: dict[SlotsKey, array[int]] = {}
+        self._used_slots: set[SlotsKey] = set()
 
     def build(self, weights: Mapping[str, int], size: int) -> maglev.Table:
         """The table for {name: weight}, from the cache when it is there."""
@@ -29,6 +31,7 @@ class Tables:
         """The table's slots as backend numbers, which is what the data plane reads."""
         owners = tuple(numbers[name] for name in table.names)
         key = (table.digest, owners)
+        self._used_slots.add(key)
         slots = self._slots.get(key)
         if slots is None:
             slots = self._slots[key] = array("H", map(owners.__getitem__, table.slots))
@@ -37,6 +40,5 @@ class Tables:
     def forget_unused(self) -> None:
         """Drop what was not built or asked for since the last call."""
         self._kept = {key: table for key, table in self._kept.items() if key in self._used}
-        digests = {table.digest for table in self._kept.values()}
-        self._slots = {key: slots for key, slots in self._slots.items() if key[0] in digests}
-        self._used = set()
+        self._slots = {key: slots for key, slots in self._slots.items() if key in self._used_slots}
+        self._used, self._used_slots = set(), set()

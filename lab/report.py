@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.box import SIMPLE
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -77,23 +77,31 @@ def document(steps: Sequence[Step]) -> dict[str, Any]:
     return {"steps": [step.document() for step in steps], "ok": not any(step.unmet for step in steps)}
 
 
+def _shares(step: Step) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(step.per_backend.items()))
+
+
 def view(steps: Sequence[Step]) -> RenderableType:
-    """The whole run for a terminal."""
-    table = Table(box=SIMPLE)
+    """The whole run for a terminal of 80 columns."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
     table.add_column("step", no_wrap=True)
-    for column in ("answered", "failed", "retried", "broken", "route ms"):
+    for column in ("requests", "answered", "failed", "retried", "kept", "broken", "route ms"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("per backend")
     for step in steps:
         table.add_row(
             Text(step.name, "red" if step.unmet else "green"),
-            f"{step.answered}/{step.requests}",
+            str(step.requests),
+            str(step.answered),
             str(step.failed),
             str(step.retried),
-            f"{step.broken}/{step.connections}",
+            str(step.connections - step.broken),
+            str(step.broken),
             "" if step.route_ms is None else f"{step.route_ms:.1f}",
-            "  ".join(f"{name} {count}" for name, count in sorted(step.per_backend.items())),
         )
-    notes = [Text(f"{step.name}: {note}") for step in steps for note in step.notes]
-    unmet = [Text(f"{step.name}: UNMET: {line}", "bold red") for step in steps for line in step.unmet]
-    return Group(table, *notes, *(unmet or [Text("Every expectation was met.", "bold green")]))
+    notes: list[Text] = []
+    for step in steps:
+        notes.append(Text(f"{step.name}: {_shares(step)}", "bold"))
+        notes += [Text(f"  {note}") for note in step.notes]
+        notes += [Text(f"  UNMET: {line}", "bold red") for line in step.unmet]
+    met = not any(step.unmet for step in steps)
+    return Group(table, *notes, Text("Every expectation was met.", "bold green") if met else Text(""))

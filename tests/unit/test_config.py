@@ -101,19 +101,13 @@ def test_any_port_and_one_port_of_an_address_may_stand_together() -> None:
 
 def test_one_backend_may_have_another_weight_in_another_vip() -> None:
     text = GOOD + "  - {name: w2, address: 192.0.2.2, port: 80, pools: [other]}\n"
-    text = text.replace(
-        "vips:\n", "  other: {backends: [{name: web1, address: 10.0.3.2, weight: 7}]}\nvips:\n"
-    )
+    text = text.replace("vips:\n", "  other: {backends: [{name: web1, address: 10.0.3.2, weight: 7}]}\nvips:\n")
     www, other = (loads(text).services()[i] for i in (1, 0))
     assert (www.members[0].weight, other.members[0].weight) == (100, 7)
 
 
 def test_every_problem_is_told_in_the_order_of_the_file() -> None:
-    text = (
-        GOOD.replace("10s\nforwarder", "10\nforwarder")
-        .replace("mtu: 1500", "mtu: 1")
-        .replace("tcp\n", "icmp\n")
-    )
+    text = GOOD.replace("10s\nforwarder", "10\nforwarder").replace("mtu: 1500", "mtu: 1").replace("tcp\n", "icmp\n")
     found = problems_of(text)
     assert [line.split(": ")[:2] for line in found] == [
         ["lb.yaml:5", "node.drain_time"],
@@ -128,16 +122,12 @@ def test_a_duplicate_key_does_not_hide_other_problems() -> None:
 
 
 def test_all_rules_are_looked_at_together() -> None:
-    found = problems_of(
-        GOOD.replace("ipv4: 10.0.2.2}", "ipv4: null}").replace("pools: [web]", "pools: [web, wub]")
-    )
+    found = problems_of(GOOD.replace("ipv4: 10.0.2.2}", "ipv4: null}").replace("pools: [web]", "pools: [web, wub]"))
     assert [line.split(": ")[1] for line in found] == ["bgp.next_hop.ipv4", "vips[0].pools[1]"]
 
 
 def test_secrets_are_not_repeated() -> None:
-    text = GOOD.replace("000102030405060708090a0b0c0d0e0f", "topsecretkey").replace(
-        "null}\n  n", '"pass word"}\n  n'
-    )
+    text = GOOD.replace("000102030405060708090a0b0c0d0e0f", "topsecretkey").replace("null}\n  n", '"pass word"}\n  n')
     found = "".join(problems_of(text))
     assert "node.hash_key" in found
     assert "neighbors[0].password" in found
@@ -156,9 +146,7 @@ def test_secrets_are_not_repeated() -> None:
         (b"node: 1\nname: \x00\n", "lb.yaml:2: is not YAML"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_refused(
-    tmp_path: Path, content: bytes | None, words: str
-) -> None:
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "lb.yaml"
     if content is not None:
         path.write_bytes(content)
@@ -248,9 +236,7 @@ def test_forwarder_settings_are_plain_json_without_what_a_reload_may_change() ->
 def shuffled(draw: st.DrawFn) -> dict[str, Any]:
     """A configuration with vips, pools, entries and checks in some order."""
     raw = yaml.safe_load(GOOD)
-    raw["vips"].append(
-        {"name": "dns", "address": "192.0.2.1", "protocol": "udp", "port": 53, "pools": ["web"]}
-    )
+    raw["vips"].append({"name": "dns", "address": "192.0.2.1", "protocol": "udp", "port": 53, "pools": ["web"]})
     raw["vips"].append({"name": "all", "address": "192.0.2.3", "port": "any", "pools": ["spare", "more"]})
     raw["backend_pools"]["more"] = {
         "health_checks": ["web-http", "tcp-open"],
@@ -282,9 +268,7 @@ def places(raw: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The way to everything in a document."""
     if path:
         yield path
-    for key, value in (
-        raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
-    ):
+    for key, value in raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ():
         yield from places(value, (*path, key))
 
 
@@ -302,9 +286,7 @@ JUNK = st.recursive(
     JUNK,
     st.sampled_from(["<x>", "[key]", "pool", "type"]),
 )
-def test_junk_in_any_place_is_taken_or_refused_and_nothing_else(
-    path: tuple[Any, ...], junk: Any, key: str
-) -> None:
+def test_junk_in_any_place_is_taken_or_refused_and_nothing_else(path: tuple[Any, ...], junk: Any, key: str) -> None:
     raw = yaml.safe_load(GOOD)
     holder = raw
     for part in path[:-1]:

@@ -188,10 +188,7 @@ RULES = [
     Row(
         "any port of an address twice",
         VIP + VIP_ADDRESS + "    protocol: tcp\n" + PORT,
-        "  - {name: w, address: 192.0.2.1, port: any, pools: [web]}\n"
-        + VIP
-        + VIP_ADDRESS
-        + "    port: any\n",
+        "  - {name: w, address: 192.0.2.1, port: any, pools: [web]}\n" + VIP + VIP_ADDRESS + "    port: any\n",
         "vips[1].port",
         "any port is already vip w",
         "    port: any",

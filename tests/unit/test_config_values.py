@@ -31,9 +31,7 @@ VALUES = [
         "node.hash_key",
         "32 hex digits",
     ),
-    Row(
-        "a hash key of zeros", HASH_KEY, '"' + "0" * 32 + '"', "node.hash_key", "is all zero; write 32 random"
-    ),
+    Row("a hash key of zeros", HASH_KEY, '"' + "0" * 32 + '"', "node.hash_key", "is all zero; write 32 random"),
     Row("a duration without unit", "drain_time: 10s", "drain_time: 10", "node.drain_time", "as in 10s"),
     Row(
         "a duration in days",
@@ -105,9 +103,7 @@ VALUES = [
         "bgp.router_id",
         "write an IPv4 address",
     ),
-    Row(
-        "port 0", PORT, "    port: 0\n", "vips[0].port", "from 1 to 65535, without quotes, or any", "port: 0"
-    ),
+    Row("port 0", PORT, "    port: 0\n", "vips[0].port", "from 1 to 65535, without quotes, or any", "port: 0"),
     Row("port 65536", PORT, "    port: 65536\n", "vips[0].port", "from 1 to 65535", "port: 65536"),
     Row("a port in quotes", PORT, "    port: '80'\n", "vips[0].port", "without quotes", "port: '80'"),
     Row(
@@ -153,9 +149,7 @@ VALUES = [
         "vips[0].min_healthy",
         "true is not a whole number; write one from 1",
     ),
-    Row(
-        "min_healthy of 0", "min_healthy: 1", "min_healthy: 0", "vips[0].min_healthy", "write a number from 1"
-    ),
+    Row("min_healthy of 0", "min_healthy: 1", "min_healthy: 0", "vips[0].min_healthy", "write a number from 1"),
     Row(
         "an even table size",
         "table_size: 65537",
@@ -206,9 +200,7 @@ VALUES = [
         "forwarder.ring_size",
         "power of two from 64 to 65536",
     ),
-    Row(
-        "a tiny packet pool", "packet_pool: 16384", "packet_pool: 1", "forwarder.packet_pool", "from 1024 to"
-    ),
+    Row("a tiny packet pool", "packet_pool: 16384", "packet_pool: 1", "forwarder.packet_pool", "from 1024 to"),
     Row("no entries", "entries: 1048576", "entries: 0", "forwarder.connection_table.entries", "from 64 to"),
     Row("a tiny MTU", "mtu: 1500", "mtu: 100", "forwarder.ports[0].mtu", "from 576 to 9216"),
     Row("a negative CPU", "workers: [1]", "workers: [-1]", "forwarder.lcores.workers[0]", "from 0 to"),
@@ -306,9 +298,7 @@ VALUES = [
         "health_checks.web-http.path",
         "URL path",
     ),
-    Row(
-        "a host with a slash", "host: null", "host: a/b", "health_checks.web-http.host", "is not a host name"
-    ),
+    Row("a host with a slash", "host: null", "host: a/b", "health_checks.web-http.host", "is not a host name"),
     Row("status 99", "[200]", "[99]", "health_checks.web-http.expect_status[0]", "from 100 to 599"),
     Row(
         "a status twice",

@@ -36,7 +36,7 @@ def owners(table: maglev.Table) -> list[str]:
     return [table.names[position] for position in table.slots]
 
 
-# -- hashes ---------------------------------------------------------------------------------------------------------
+# -- hashes -------------------------------------------------------------------------------------------------------
 
 
 @law
@@ -114,7 +114,7 @@ def test_ports_and_protocols_out_of_range_are_refused(ports: tuple[int, int], pr
         flow.flow_hash(KEY, bytes(4), bytes(4), *ports, protocol)
 
 
-# -- tables: twins ----------------------------------------------------------------------------------------------------
+# -- tables: twins ------------------------------------------------------------------------------------------------
 
 
 @law
@@ -131,7 +131,7 @@ def test_permutations_of_c_and_twin_and_reference_agree(name: str, size: int) ->
 def test_tables_of_c_and_twin_agree(weights: dict[str, int], size: int) -> None:
     # The twin plays every round by itself, so that weights far apart would keep it busy for minutes.
     largest = max(weights.values(), default=0)
-    weights = {name: weight for name, weight in weights.items() if weight == 0 or weight * 1000 >= largest}
+    weights = {name: weight for name, weight in weights.items() if weight == 0 or weight * 30 >= largest}
     table = maglev.build(weights, size)
     if not any(weights.values()):
         assert (table.names, len(table.slots)) == ((), 0)
@@ -162,7 +162,7 @@ def test_the_example_of_the_paper(names: list[str], expected: str) -> None:
     assert [names[position] for position in slots] == expected.split()
 
 
-# -- tables: laws -----------------------------------------------------------------------------------------------------
+# -- tables: laws -------------------------------------------------------------------------------------------------
 
 
 @law
@@ -206,15 +206,15 @@ def test_a_hundred_backends_in_any_order_and_by_any_history_make_one_table() -> 
         shuffler.shuffle(items)
         assert maglev.build(dict(items), 65537).digest == expected.digest
     for _ in range(20):
-        known = dict(items[: shuffler.randrange(1, 100)])
-        while known != weights:
+        known = dict(items[: shuffler.randrange(100)])
+        for step in range(100):
             name = shuffler.choice(list(weights))
-            if name in known and shuffler.random() < 0.3:
-                del known[name]
-            else:
-                known[name] = 100
-            if shuffler.random() < 0.05:
+            if known.pop(name, None) is None:
+                known[name] = shuffler.choice([1, 100])
+            if step % 25 == 0:
                 maglev.build(known, 65537)
+        for name in shuffler.sample(list(weights), 100):
+            known[name] = 100
         assert maglev.build(known, 65537).digest == expected.digest
 
 
@@ -293,7 +293,7 @@ def test_primes() -> None:
     assert [primes.next_prime(n) for n in (-1, 0, 2, 8, 65536, 65538)] == [2, 2, 2, 11, 65537, 65539]
 
 
-# -- digests ----------------------------------------------------------------------------------------------------------
+# -- digests ------------------------------------------------------------------------------------------------------
 
 GOLDEN_TABLES = [
     ({"a": 1, "b": 1, "c": 1}, 7, "1b7224e605f14906b4aab3419b39f689f530369ab95af30f2867e1693eccf06d"),
@@ -359,7 +359,7 @@ def state() -> dict[str, Any]:
 
 
 def test_the_golden_digest_of_a_state() -> None:
-    assert digest.state_digest(state()) == "@STATE@"
+    assert digest.state_digest(state()) == "11855a54b0edab33ce1140016df555207c608f0cf3ece77f229b5f8cca17f99b"
 
 
 def test_a_state_s_digest_does_not_depend_on_order() -> None:

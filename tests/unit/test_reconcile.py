@@ -9,9 +9,7 @@ from controller.reconcile import desired_state, member_status
 from forwarder.hashing.digest import state_digest
 
 
-def member(
-    number: int, weight: int = 100, drain: bool = False, checks: tuple[str, ...] = ("http",)
-) -> Member:
+def member(number: int, weight: int = 100, drain: bool = False, checks: tuple[str, ...] = ("http",)) -> Member:
     return Member(Backend(f"b{number}", ip_address(f"10.0.0.{number}")), weight, drain, checks)
 
 
@@ -100,9 +98,7 @@ MEMBERS = st.builds(
 )
 FLEETS = st.lists(MEMBERS, max_size=9, unique_by=lambda m: m.backend.name)
 VERDICTS = st.dictionaries(
-    st.builds(
-        CheckKey, st.integers(1, 9).map(lambda n: ip_address(f"10.0.0.{n}")), st.sampled_from(["http", "tcp"])
-    ),
+    st.builds(CheckKey, st.integers(1, 9).map(lambda n: ip_address(f"10.0.0.{n}")), st.sampled_from(["http", "tcp"])),
     st.sampled_from(Verdict),
 )
 DRAINED = st.frozensets(st.integers(1, 9).map(lambda n: f"b{n}"))

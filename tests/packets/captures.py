@@ -1,0 +1,107 @@
+"""Capture files for tests, written and read with struct: fast, and independent of the library that replay uses."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.layers.l2 import ARP
+
+from packets.world import (
+    ANY_PORT,
+    CLIENT,
+    CLIENT6,
+    ELSEWHERE,
+    EMPTY,
+    OVER4,
+    OVER6,
+    VIP,
+    VIP6,
+    ether,
+    tcp,
+    udp,
+)
+
+Record = tuple[int, bytes]  # nanoseconds, frame
+
+NANOSECONDS = 10**9
+MAGIC_NANO, MAGIC_MICRO, ETHERNET, SNAP = 0xA1B23C4D, 0xA1B2C3D4, 1, 262144
+START = 1_700_000_000 * NANOSECONDS
+
+
+def pcap(
+    records: Iterable[Record], link: int = ETHERNET, snap: int = SNAP, micro: bool = False, order: str = "<"
+) -> bytes:
+    """A capture file; frames are cut at `snap` bytes."""
+    unit = 1000 if micro else 1
+    parts = [struct.pack(order + "IHHiIII", MAGIC_MICRO if micro else MAGIC_NANO, 2, 4, 0, 0, snap, link)]
+    for at, frame in records:
+        kept = frame[:snap]
+        seconds, rest = divmod(at, NANOSECONDS)
+        parts.append(struct.pack(order + "IIII", seconds, rest // unit, len(kept), len(frame)) + kept)
+    return b"".join(parts)
+
+
+def read(path: Path) -> list[Record]:
+    """The records of a little-endian capture with nanoseconds."""
+    raw = path.read_bytes()
+    magic, *_, link = struct.unpack_from("<IHHiIII", raw)
+    assert (magic, link) == (MAGIC_NANO, ETHERNET)
+    records, at = [], 24
+    while at < len(raw):
+        seconds, nanoseconds, kept, length = struct.unpack_from("<IIII", raw, at)
+        assert kept == length
+        records.append((seconds * NANOSECONDS + nanoseconds, raw[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    assert at == len(raw)
+    return records
+
+
+def templates() -> list[bytes]:
+    """A frame of every kind there is; TCP and UDP ones are varied by their source port."""
+    packets = [
+        *(
+            tcp(dst, flags=flags)
+            for dst in (VIP, VIP6, OVER4, OVER6, ANY_PORT)
+            for flags in ("S", "A", "PA", "FA", "R")
+        ),
+        *(tcp(VIP, flags="PA", payload=bytes(length)) for length in (1, 100, 1000, 1436)),
+        *(udp(dst, dport=port) for dst, port in ((VIP, 80), (VIP6, 53), (OVER4, 53), (OVER6, 53), (ANY_PORT, 9))),
+        tcp(EMPTY),
+        tcp(ELSEWHERE),
+        tcp(dport=81),
+        tcp(ttl=0),
+        tcp(payload=bytes(1437)),
+        tcp(tos=0xB8),
+        IP(src=CLIENT, dst=VIP) / TCP(dport=80),
+        IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrHopByHop() / TCP(dport=80),
+        IP(src=CLIENT, dst=VIP, flags="MF") / UDP(dport=80) / bytes(64),
+        IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(offset=9, nh=17) / bytes(64),
+        IP(src=CLIENT, dst=VIP) / ICMP(),
+        IP(src=CLIENT, dst=VIP, version=5) / TCP(dport=80),
+        IP(src=CLIENT, dst=VIP, chksum=1) / TCP(dport=80),
+        IP(src=CLIENT, dst=VIP) / TCP(dport=80, dataofs=4),
+        ARP(pdst=VIP),
+    ]
+    frames = [bytes(ether(packet)) for packet in packets]
+    return [*frames, frames[0] + bytes(6), frames[0][:33], b"\0", frames[0][:12] + b"\x12\x34" + bytes(46)]
+
+
+def mixed(count: int, seed: int = 1) -> list[Record]:
+    """`count` frames of all kinds, of 50 flows each, some milliseconds apart and now and then a minute."""
+    dice = random.Random(seed)
+    kinds = templates()
+    at = START
+    records = []
+    for _ in range(count):
+        at += dice.randrange(1, 5_000_000) + (61 * NANOSECONDS if dice.random() < 0.001 else 0)
+        frame = bytearray(dice.choice(kinds))
+        source_port = 34 if frame[12:14] == b"\x08\x00" else 54
+        if len(frame) > source_port + 8:
+            frame[source_port : source_port + 2] = (1024 + dice.randrange(50)).to_bytes(2, "big")
+        records.append((at, bytes(frame)))
+    return records

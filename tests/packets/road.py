@@ -1,0 +1,227 @@
+"""The packet's road for tests: a packet pool, memory ports, a data plane, and the forwarding state over it.
+
+Stepped by hand with a clock of its own, or running on lcores. When it closes it asserts what must hold after every
+run (DESIGN 4): conservation, the laws of the ring pointers, and the packet pool whole again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from forwarder._dataplane import FATE_KINDS, Dataplane, DataplaneError, PacketPool, Port
+from forwarder.forwarding import Forwarding
+from forwarder.next_hops import KernelView, NextHops
+from forwarder.settings import PortSettings
+from packets.world import GATEWAY_MAC, HASH_KEY, TUNNEL, TUNNEL6
+
+SOURCES = {4: ip_address(TUNNEL), 6: ip_address(TUNNEL6)}
+LCORES = (1, 2, 3, 4, 5)  # as conftest.py makes them; each may share its CPU with others
+AT_ONCE = 256  # frames in a port before the road is stepped
+PATIENCE = 20.0  # seconds; never waited for unless a test is about to fail
+
+
+def port_settings(mtu: int = 1500, mac: str | None = GATEWAY_MAC) -> PortSettings:
+    """A port whose next hop is fixed, or the kernel's business when `mac` is None."""
+    fixed = bytes.fromhex(mac.replace(":", "")) if mac else None
+    return PortSettings(device="memory", driver="memory", mtu=mtu, gateways={}, mac=fixed)
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    """Return once it holds; fails when it does not in time."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.001)
+
+
+def assert_receive_law(indices: Mapping[str, int], size: int) -> None:
+    i = indices
+    assert i["processed"] <= i["received"] <= i["reserved"] <= i["processed"] + size, i
+
+
+def assert_transmit_law(indices: Mapping[str, int | None], size: int) -> None:
+    i = {name: value or 0 for name, value in indices.items()}
+    assert i["recycled"] <= i["sent"] <= i["ready"] <= i["recycled"] + size, i
+
+
+class Road:
+    """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors."""
+
+    def __init__(
+        self,
+        *,
+        ports: Sequence[PortSettings] | None = None,
+        mtu: int = 1500,
+        punts: bool = False,
+        view: KernelView | None = None,
+        pool: int = 4096,
+        workers: int = 1,
+        ring_size: int = 1024,
+        connections: int = 16384,
+        seconds: tuple[int, int, int, int] = (10, 7200, 10, 60),
+        idle: str = "sleep",
+    ) -> None:
+        settings = ports or [port_settings(mtu)]
+        self.ring_size = ring_size
+        self.workers = workers
+        self.now = 1000
+        self.given = 0
+        self.taken = [0] * len(settings)
+        self.running = False
+        self.pool = PacketPool("packet_pool", pool)
+        self.ports = [Port.memory(f"port{i}", i, self.pool) for i in range(len(settings))]
+        self.dataplane = Dataplane(
+            self.pool,
+            self.ports,
+            HASH_KEY,
+            workers=workers,
+            ring_size=ring_size,
+            connection_entries=connections,
+            connection_seconds=seconds,
+            idle=idle,
+        )
+        for index, port in enumerate(settings):
+            self.dataplane.set_port(index, port.mtu, punts)
+        self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
+        self.hops.view = view or KernelView()
+        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES)
+
+    def see(self, view: KernelView) -> None:
+        """The kernel's routes or neighbors have changed."""
+        self.hops.view = view
+        self.forwarding.follow_next_hops()
+
+    def apply(self, state: dict[str, Any]) -> None:
+        self.forwarding.apply(state)
+
+    # -- packets
+
+    def give(self, frames: Iterable[bytes], port: int = 0) -> int:
+        """Let frames arrive, as many as pool and port have room for; returns how many."""
+        accepted = 0
+        for frame in frames:
+            try:
+                self.ports[port].give(frame)
+            except DataplaneError:
+                break
+            accepted += 1
+        self.given += accepted
+        return accepted
+
+    def take(self, port: int = 0) -> list[bytes]:
+        """What has been sent by a port."""
+        frames = []
+        while (frame := self.ports[port].take()) is not None:
+            frames.append(frame)
+        self.taken[port] += len(frames)
+        return frames
+
+    def step(self) -> None:
+        """Turn all stages by hand until nothing moves."""
+        while self.dataplane.step(self.now):
+            pass
+
+    def send_by_port(self, frames: Iterable[bytes], port: int = 0) -> list[list[bytes]]:
+        """Send frames through the road, stepped by hand; returns what came out of each port."""
+        out: list[list[bytes]] = [[] for _ in self.ports]
+        waiting = [bytes(frame) for frame in frames]
+        for at in range(0, len(waiting), AT_ONCE):
+            batch = waiting[at : at + AT_ONCE]
+            assert self.give(batch, port) == len(batch)
+            self.step()
+            for index in range(len(self.ports)):
+                out[index] += self.take(index)
+        return out
+
+    def send(self, *frames: bytes) -> list[bytes]:
+        return self.send_by_port(frames)[0]
+
+    # -- counters
+
+    def fates(self) -> dict[str, int]:
+        """Fates that happened, with their counts."""
+        return {fate: n for fate, n in self.dataplane.fates().items() if n}
+
+    def fates_of(self, *frames: bytes) -> dict[str, int]:
+        """Send frames; returns the fates they had."""
+        before = self.dataplane.fates()
+        self.send(*frames)
+        return {fate: n - before[fate] for fate, n in self.dataplane.fates().items() if n != before[fate]}
+
+    def fate_of(self, frame: bytes) -> str:
+        fates = self.fates_of(frame)
+        assert list(fates.values()) == [1], fates
+        return next(iter(fates))
+
+    def connections(self) -> int:
+        return self.dataplane.connections(self.now)
+
+    # -- running on lcores
+
+    def start(self) -> None:
+        self.dataplane.start(LCORES[: self.workers + 2])
+        self.running = True
+
+    def stop(self) -> None:
+        self.dataplane.stop()
+        self.running = False
+
+    def settled(self) -> bool:
+        """Whether every packet that was given has met its fate."""
+        received = self.dataplane.received
+        return received == self.given and sum(self.dataplane.fates().values()) == received
+
+    def settle(self) -> None:
+        wait_until(self.settled, "every packet has a fate")
+
+    def take_all(self) -> list[bytes]:
+        """Take what the running stages send by the first port until every packet has met its fate."""
+        frames: list[bytes] = []
+
+        def done() -> bool:
+            frames.extend(self.take())
+            return self.settled()
+
+        wait_until(done, "every packet has a fate")
+        return frames + self.take()
+
+    # -- the end
+
+    def verify(self) -> None:
+        """Conservation and the laws of the rings, with nothing left on the road."""
+        if self.running:
+            self.take_all()
+            self.stop()
+        else:
+            self.step()
+        for index in range(len(self.ports)):
+            self.take(index)
+        self.dataplane.step(self.now)  # recycles what was taken
+        fates = self.dataplane.fates()
+        leaving = sum(n for fate, n in fates.items() if FATE_KINDS[fate] in ("forwarded", "answered"))
+        assert self.dataplane.received == self.given
+        assert self.dataplane.received == sum(fates.values()), fates
+        assert sum(self.taken) == leaving, (self.taken, fates)
+        for index in range(len(self.ports)):
+            rings = self.dataplane.rings(index)
+            assert_receive_law(rings["receive"], self.ring_size)
+            assert_transmit_law(rings["transmit"], self.ring_size)
+            assert rings["receive"]["received"] == rings["receive"]["processed"]
+            assert rings["transmit"]["recycled"] == rings["transmit"]["ready"]
+
+    def close(self) -> None:
+        """Give everything back; the pool must be whole."""
+        self.dataplane.close()
+        for port in self.ports:
+            port.close()
+        whole = self.pool.available, self.pool.size
+        self.pool.close()
+        assert whole[0] == whole[1], "packets did not return to the pool"
+
+
+def allowed_cpus() -> list[int]:
+    return sorted(os.sched_getaffinity(0))

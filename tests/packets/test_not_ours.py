@@ -1,0 +1,128 @@
+"""What is not for a vip: passed to the kernel where the port has a kernel side, else dropped as `not_vip`.
+
+Untagged Ethernet only; no answer to an echo yet: both are `not_vip` here and now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from scapy.contrib.mpls import MPLS
+from scapy.layers.inet import ICMP, IP, TCP
+from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6
+from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Dot3, Ether
+from scapy.layers.sctp import SCTP, SCTPChunkInit
+from scapy.packet import Packet
+
+from packets.road import Road
+from packets.table import Row
+from packets.world import (
+    ANY_PORT,
+    CLIENT,
+    CLIENT6,
+    ELSEWHERE,
+    ELSEWHERE6,
+    GATEWAY_MAC,
+    NODE_MAC,
+    OVER6,
+    VIP,
+    VIP6,
+    WORLD,
+    ether,
+    state,
+    tcp,
+    udp,
+    vip,
+)
+
+
+def foreign(description: str, send: Packet | bytes) -> Row:
+    """Not for the address of any vip: the kernel's, where there is one."""
+    return Row(description, send=send, fate="punt")
+
+
+def ours(description: str, send: Packet | bytes) -> Row:
+    """For the address of a vip, but no vip: nobody's."""
+    return Row(description, send=send, fate="not_vip")
+
+
+FOREIGN = [
+    foreign("TCP to another address", ether(tcp(ELSEWHERE))),
+    foreign("UDP to another address", ether(udp(ELSEWHERE))),
+    foreign("TCP to another IPv6 address", ether(tcp(ELSEWHERE6))),
+    foreign("UDP to another IPv6 address", ether(udp(ELSEWHERE6))),
+    foreign("the address after the vip's", ether(tcp("192.0.2.2"))),
+    foreign("the address before the vip's", ether(tcp("192.0.2.0"))),
+    foreign("an IPv6 address that differs in its first bit", ether(tcp("a001:db8::1"))),
+    foreign("an IPv6 address that begins with the bytes of an IPv4 vip", ether(tcp("c000:201::"))),
+    foreign("the vip as an IPv4-mapped IPv6 address", ether(tcp("::ffff:192.0.2.1"))),
+    foreign("to the limited broadcast address", ether(udp("255.255.255.255", dport=67))),
+    foreign("to a multicast group", ether(udp("224.0.0.5"))),
+    foreign("ICMP to another address", ether(IP(src=CLIENT, dst=ELSEWHERE) / ICMP())),
+    foreign("neighbor solicitation", ether(IPv6(src=CLIENT6, dst="ff02::1:ff00:1") / ICMPv6ND_NS(tgt=VIP6))),
+    foreign("TTL 0 to another address", ether(tcp(ELSEWHERE, ttl=0))),
+    foreign("a fragment to another address", ether(IP(src=CLIENT, dst=ELSEWHERE, flags="MF") / TCP())),
+    foreign("ARP", ether(ARP(op=1, pdst=VIP, psrc=CLIENT))),
+    foreign("a frame of an unknown type", ether(b"hello", type=0x88CC)),
+    foreign("a frame of an unknown type and nothing else", ether(type=0x9000)),
+    foreign("an 802.3 frame with its length for a type", Dot3(src=GATEWAY_MAC, dst=NODE_MAC) / (b"\x42" * 46)),
+    foreign("a frame with a VLAN tag, for now", ether(Dot1Q(vlan=5) / tcp())),
+    foreign("a frame with two VLAN tags, for now", ether(Dot1AD(vlan=5) / Dot1Q(vlan=6) / tcp())),
+    foreign("MPLS", Ether(src=GATEWAY_MAC, dst=NODE_MAC, type=0x8847) / MPLS(label=3, s=1) / tcp()),
+]
+
+OURS = [
+    ours("another TCP port of a vip's address", ether(tcp(dport=81))),
+    ours("another UDP port of a vip's address", ether(udp(dport=81))),
+    ours("port 0 where the vip has one port", ether(tcp(dport=0))),
+    ours("the vip's port with its bytes swapped", ether(tcp(dport=0x5000))),
+    ours("the other protocol of a vip's port", ether(udp(VIP6, dport=80))),
+    ours("the other protocol of a vip of any port, without a vip of its own", ether(udp(OVER6, dport=80))),
+    ours("another port of an IPv6 vip's address", ether(tcp(VIP6, dport=443))),
+    ours("TTL 0 to another port", ether(tcp(dport=81, ttl=0))),
+    ours("ICMP echo to a vip, for now", ether(IP(src=CLIENT, dst=VIP) / ICMP())),
+    ours("ICMPv6 echo to a vip, for now", ether(IPv6(src=CLIENT6, dst=VIP6) / ICMPv6EchoRequest())),
+    ours(
+        "ICMP error to a vip, for now", ether(IP(src=ELSEWHERE, dst=VIP) / ICMP(type=3, code=4) / bytes(tcp())[:28])
+    ),
+    ours("ICMP to the address of a vip of any port", ether(IP(src=CLIENT, dst=ANY_PORT) / ICMP())),
+    ours("GRE to a vip", ether(IP(src=CLIENT, dst=VIP) / GRE() / tcp())),
+    ours("IP in IP to a vip", ether(IP(src=CLIENT, dst=VIP) / tcp())),
+    ours("SCTP to a vip", ether(IP(src=CLIENT, dst=VIP) / SCTP(dport=80) / SCTPChunkInit())),
+    ours("ESP to a vip", ether(IP(src=CLIENT, dst=VIP, proto=50) / bytes(40))),
+    ours("protocol 0 to a vip", ether(IP(src=CLIENT, dst=VIP, proto=0) / bytes(40))),
+    ours("protocol 255 without a byte to a vip", ether(IP(src=CLIENT, dst=VIP, proto=255))),
+    ours("IPv6 without next header to a vip", ether(IPv6(src=CLIENT6, dst=VIP6, nh=59))),
+    ours("IPv6 with an unknown header to a vip", ether(IPv6(src=CLIENT6, dst=VIP6, nh=253) / bytes(16))),
+    ours("IPv6 ESP to a vip", ether(IPv6(src=CLIENT6, dst=VIP6, nh=50) / bytes(16))),
+]
+
+
+@pytest.mark.parametrize("row", FOREIGN + OURS, ids=str)
+def test_with_a_kernel_behind_the_port(make_road: Callable[..., Road], row: Row) -> None:
+    road = make_road(punts=True)
+    road.apply(WORLD)
+    row.check(road)
+
+
+@pytest.mark.parametrize("row", FOREIGN + OURS, ids=str)
+def test_without_a_kernel_behind_the_port(road: Road, row: Row) -> None:
+    Row(row.description, row.send, "not_vip").check(road)
+
+
+@pytest.mark.parametrize("punts", [False, True])
+def test_before_the_first_state_nothing_is_ours(make_road: Callable[..., Road], punts: bool) -> None:
+    road = make_road(punts=punts)
+    fate = "punt" if punts else "not_vip"
+    assert road.fates_of(*(bytes(ether(p)) for p in (tcp(), udp(), tcp(VIP6)))) == {fate: 3}
+
+
+def test_a_vip_that_was_removed_is_not_ours_any_more(make_road: Callable[..., Road]) -> None:
+    road = make_road(punts=True)
+    road.apply(state({"b1": "10.0.3.2"}, vip("a", VIP, ["b1"]), vip("b", ANY_PORT, ["b1"])))
+    assert road.fate_of(bytes(ether(tcp()))) == "hash_new"
+    road.apply(state({"b1": "10.0.3.2"}, vip("b", ANY_PORT, ["b1"])))
+    assert road.fate_of(bytes(ether(tcp()))) == "punt"
+    road.apply(state({}))
+    assert road.fate_of(bytes(ether(tcp(ANY_PORT)))) == "punt"
