@@ -69,8 +69,8 @@ $(STAMPS)/apt: Makefile
 
 $(STAMPS)/python: $(STAMPS)/apt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --upgrade pip setuptools wheel "cython>=3.0"
-	$(BIN)/pip install -q --no-build-isolation -e ".[test]"
+	$(BIN)/pip install -qq --upgrade pip setuptools wheel "cython>=3.0"
+	$(BIN)/pip install -qq --no-build-isolation -e ".[test]"
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h forwarder/*.pyx forwarder/*.pxd)

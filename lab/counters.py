@@ -48,8 +48,8 @@ class Counters:
     def sentence(self, opened: int) -> str:
         """The numbers side by side."""
         return (
-            f"client sent {self.segments} segments on {opened} connections, nodes forwarded {self.forwarded} "
-            f"of {self.new_flows} new flows, backends decapsulated {self.decapsulated}"
+            f"packets sent {self.segments}, forwarded {self.forwarded}, decapsulated {self.decapsulated}; "
+            f"flows {opened}, new {self.new_flows}"
         )
 
 

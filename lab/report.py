@@ -83,7 +83,7 @@ def _shares(step: Step) -> str:
 
 def view(steps: Sequence[Step]) -> RenderableType:
     """The whole run for a terminal of 80 columns."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False)
     table.add_column("step", no_wrap=True)
     for column in ("requests", "answered", "failed", "retried", "kept", "broken", "route ms"):
         table.add_column(column, justify="right", no_wrap=True)
