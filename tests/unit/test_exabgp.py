@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import configparser
+import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +67,7 @@ def test_exabgp_writes_nothing_and_stays_who_it_is() -> None:
     settings.read_string(render_environment())
     assert settings["exabgp.daemon"]["daemonize"] == "false"
     assert settings["exabgp.daemon"]["pid"] == "''"
-    assert settings["exabgp.daemon"]["user"] != "'nobody'"
+    assert settings["exabgp.daemon"]["user"] == f"'{pwd.getpwuid(os.geteuid()).pw_name}'"
     assert settings["exabgp.api"]["cli"] == "false"
     assert settings["exabgp.log"]["destination"] == "'stderr'"
     assert settings["exabgp.tcp"]["bind"] == "''"
