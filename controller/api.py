@@ -11,7 +11,7 @@ from aiohttp import web
 
 from controller.app import Node, ReloadRefusedError
 from controller.config import ConfigError
-from controller.forwarder_client import ForwarderError, Json
+from controller.forwarder_client import ForwarderError, ForwarderRefusedError, Json
 from controller.status import status
 
 log = structlog.get_logger(__name__)
@@ -129,5 +129,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": str(error)}, status=400)
     except ReloadRefusedError as error:
         return web.json_response({"error": str(error)}, status=409)
+    except ForwarderRefusedError as error:
+        return web.json_response({"error": str(error)}, status=400)
     except ForwarderError as error:
         return web.json_response({"error": str(error)}, status=502)

@@ -23,7 +23,7 @@ from controller.overrides import Overrides
 from controller.probes import make_probe
 from controller.probes.http import open_session
 from controller.process import Exit
-from controller.reconcile import desired_state
+from controller.reconcile import desired_state, serving_addresses
 from controller.rundir import RunDir, read_json, write_private
 from controller.speakers import make_speaker
 from controller.tasks import background, end
@@ -128,8 +128,9 @@ class Node:
         changed = changes(self.config, new)
         if not dry_run:
             self._known |= self._configured()
+            serving = serving_addresses(self.vips, self.health.verdicts())
             self.config, self.vips = new, new.services()
-            self.health.set_targets(self._targets())
+            self.health.set_targets(self._targets(), serving)
             log.info("reloaded", changes=changed)
             self.wake()
         return changed

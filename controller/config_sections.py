@@ -73,7 +73,7 @@ class Lcores(Section):
     """The CPU of each stage."""
 
     steering: Annotated[int, whole(0, 1023)] = 0
-    workers: Annotated[tuple[Annotated[int, whole(0, 1023)], ...], Field(min_length=1, max_length=64)] = (1,)
+    workers: Annotated[tuple[Annotated[int, whole(0, 1023)], ...], Field(min_length=1, max_length=32)] = (1,)
     muxing: Annotated[int, whole(0, 1023)] = 0
 
 
@@ -90,7 +90,7 @@ class ConnectionTable(Section):
 class Forwarder(Section):
     """The process that moves packets."""
 
-    ports: Annotated[tuple[ForwarderPort, ...], Field(max_length=16)] = ()
+    ports: Annotated[tuple[ForwarderPort, ...], Field(max_length=8)] = ()
     steering: Annotated[Literal["software"], one_of("software", later={"rss": "software"})] = "software"
     lcores: Lcores = Lcores()
     idle: Annotated[Literal["spin", "yield", "sleep"], one_of("spin", "yield", "sleep")] = "sleep"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from controller.process import Exit, Process, Program
 from controller.rundir import RunDir, write_private
 from controller.supervisor import Supervisor
 from controller.tasks import background
-from forwarder.hashing.digest import state_digest
+from forwarder.hashing.digest import fingerprint, state_digest
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +46,7 @@ class ForwarderUnit:
         self._on_change = on_change
         self._stopped = Fitness(False, "not started")
         self._refusal: Exit | None = None
+        self._answered = False
         self._watch: ForwarderWatch | None = None
         self._watching: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -85,6 +85,7 @@ class ForwarderUnit:
         await self._until(lambda: self.ping is not None or self._refusal is not None)
         answer = self.ping or self._refusal
         assert answer
+        self._answered = True
         return answer
 
     async def has(self, state: Json) -> bool:
@@ -119,12 +120,19 @@ class ForwarderUnit:
     def _started(self, process: Process) -> None:
         self._watch = ForwarderWatch(self.client, adopted=process.adopted, on_change=self._fitness_changed)
         self._watching = background(self._watch.run(), "watch forwarder")
+        self._watching.add_done_callback(self._watch_ended)
         self._tell()
+
+    def _watch_ended(self, watching: asyncio.Task[None]) -> None:
+        """A fault of ours ended the watch: what is not watched attracts nothing, and a new process gets a new one."""
+        if not watching.cancelled() and watching is self._watching:
+            self._watch, self._stopped = None, Fitness(False, "its watch has failed", sick=True)
+            self._fitness_changed()
 
     def _ended(self, ended: Exit) -> None:
         self._forget()
         self._stopped = Fitness(False, str(ended))
-        if ended.code == REFUSED and self.supervisor.starts == 1:
+        if ended.code == REFUSED and not self._answered:
             self._refusal = ended
         self._tell()
 
@@ -152,9 +160,3 @@ class ForwarderUnit:
         while not holds():
             self._changed.clear()
             await self._changed.wait()
-
-
-def fingerprint(settings: Json) -> str:
-    """What tells whether a running forwarder was started with these settings."""
-    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import structlog
 
 from controller.config_sections import HealthCheck
 from controller.health import Health
-from controller.model import CheckKey, Verdict
+from controller.model import Address, CheckKey, Verdict
 from controller.probes.result import Probe, ProbeResult
 from controller.tasks import background
 
@@ -46,9 +46,10 @@ class HealthRunner:
         """What is known now."""
         return {key: target.health.verdict for key, target in self.targets.items()}
 
-    def set_targets(self, wanted: Mapping[CheckKey, HealthCheck]) -> None:
+    def set_targets(self, wanted: Mapping[CheckKey, HealthCheck], trusted: Collection[Address] = ()) -> None:
         """Probe exactly these. What is known of a target that stays is kept, even when its check has changed:
-        a verdict is better than none, and the next results correct it."""
+        a verdict is better than none, and the next results correct it. A new target at a `trusted` address, one
+        that serves now, begins as up: a check that was added takes nothing away until it has failed."""
         for key in self.targets.keys() - wanted.keys():
             self._cancel(self.targets.pop(key))
         for key, check in wanted.items():
@@ -57,6 +58,8 @@ class HealthRunner:
                 continue
             if target is None:
                 target = self.targets[key] = Target(check)
+                if key.address in trusted:
+                    target.health = Health(Verdict.UP)
             else:
                 self._cancel(target)
                 target.check = check

@@ -50,6 +50,12 @@ def _driver(path: KeyPath, port: ForwarderPort) -> Iterator[Finding]:
     if not port.is_vdev and port.driver == "vdev":
         message = f"vdev cannot open the interface {port.device}; write af_packet or auto"
         yield (*path, "driver"), message
+    if not port.is_vdev and port.mtu > KERNEL_PORT_MTU:
+        yield (*path, "mtu"), f"is more than a port on a kernel interface can carry; write at most {KERNEL_PORT_MTU}"
+
+
+KERNEL_PORT_MTU = 1900
+"""What fits a packet buffer of 2 KB behind the kernel's own header of each ring slot."""
 
 
 def _lcores(config: Sections) -> Iterator[Finding]:

@@ -15,8 +15,6 @@ from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_ke
 from controller.reconcile import desired_state, is_healthy, member_status
 from forwarder.hashing import flow, maglev
 
-_PROTOCOL_NUMBERS = {"tcp": 6, "udp": 17}
-
 
 def check(config: Config) -> dict[str, Any]:
     """What the configuration would serve."""
@@ -80,13 +78,13 @@ def lookup(
 ) -> dict[str, Any]:
     """Where the first packet of a flow would go; raises ValueError for what is no flow."""
     sender, receiver = _flow_addresses(source, destination)
-    if protocol not in _PROTOCOL_NUMBERS:
+    if protocol not in flow.PROTOCOLS:
         raise ValueError(f"protocol {protocol} is not known; write tcp or udp")
     for port in (source_port, destination_port):
         if not 0 <= port <= 65535:
             raise ValueError(f"port {port} is out of range; write a number from 0 to 65535")
     key = bytes.fromhex(config.node.hash_key)
-    number = _PROTOCOL_NUMBERS[protocol]
+    number = flow.PROTOCOLS[protocol]
     flow_key = (key, sender.packed, receiver.packed, source_port, destination_port, number)
     answer: dict[str, Any] = {
         "vip": None,

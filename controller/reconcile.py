@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from controller.model import CheckKey, Member, Verdict, Vip
+from controller.model import Address, CheckKey, Member, Verdict, Vip
 
 STATE_VERSION = 1
 
@@ -27,6 +27,13 @@ def member_status(member: Member, verdicts: Verdicts, drained: Collection[str]) 
 def is_healthy(member: Member, verdicts: Verdicts, drained: Collection[str]) -> bool:
     """Whether a member would get new flows."""
     return member.weight > 0 and member_status(member, verdicts, drained) == "up"
+
+
+def serving_addresses(vips: Iterable[Vip], verdicts: Verdicts) -> frozenset[Address]:
+    """Backend addresses that no vip holds for down."""
+    members = [member for vip in vips for member in vip.members]
+    down = {m.backend.address for m in members if member_status(m, verdicts, ()) == "down"}
+    return frozenset(m.backend.address for m in members) - down
 
 
 def desired_state(vips: Iterable[Vip], verdicts: Verdicts, drained: Collection[str]) -> dict[str, Any]:

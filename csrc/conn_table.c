@@ -222,15 +222,19 @@ void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now)
 	}
 }
 
-void conn_flush(struct conn_table *t, uint16_t backend)
+bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t buckets)
 {
-	for (uint32_t i = 0; i < t->bucket_count; i++)
+	for (; buckets > 0 && *at < t->bucket_count; buckets--, (*at)++)
 		for (int w = 0; w < CONN_WAYS; w++) {
-			uint64_t *word = &t->buckets[i].entry[w];
+			uint64_t *word = &t->buckets[*at].entry[w];
 
 			if (*word != 0 && unpack(*word).backend == backend)
 				forget(t, word);
 		}
+	if (*at < t->bucket_count)
+		return false;
+	*at = 0;
+	return true;
 }
 
 uint64_t conn_count_alive(const struct conn_table *t, uint32_t now)

@@ -97,8 +97,9 @@ bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips);
 // Clear what has expired in the next `buckets` buckets, going round.
 void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now);
 
-// Forget every flow of one backend. For the owning worker, or when no worker runs.
-void conn_flush(struct conn_table *t, uint16_t backend);
+// Forget every flow of one backend in the next `buckets` buckets from *at on. Returns true, and *at is 0 again, when
+// the end was reached.
+bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t buckets);
 
 // Entries alive at `now`; reads the whole table.
 uint64_t conn_count_alive(const struct conn_table *t, uint32_t now);

@@ -156,15 +156,6 @@ struct dataplane *dataplane_new(const struct dataplane_config *config, struct pa
 	return d;
 }
 
-static void drain(struct rte_ring *ring)
-{
-	struct rte_mbuf *m;
-
-	while (ring != NULL && rte_ring_dequeue(ring, (void **)&m) == 0)
-		rte_pktmbuf_free(m);
-	rte_ring_free(ring);
-}
-
 void dataplane_delete(struct dataplane *d)
 {
 	if (d == NULL)
@@ -175,12 +166,12 @@ void dataplane_delete(struct dataplane *d)
 		transmit_ring_free(&d->muxing.rings[i]);
 	}
 	for (uint32_t i = 0; d->workers != NULL && i < d->config.workers; i++) {
-		drain(d->workers[i].in);
-		drain(d->workers[i].out);
+		packet_ring_drain(d->workers[i].in);
+		packet_ring_drain(d->workers[i].out);
 		rte_free(d->tables[i]);
 	}
-	drain(d->own);
-	drain(d->collector);
+	packet_ring_drain(d->own);
+	packet_ring_drain(d->collector);
 	state_slot_free(&d->state);
 	rte_free(d->workers);
 	free(d->next_hops);
@@ -352,7 +343,7 @@ void dataplane_flush(struct dataplane *d, uint16_t backend)
 		struct worker *w = &d->workers[i];
 
 		if (!d->running) {
-			conn_flush(&w->table, backend);
+			conn_flush(&w->table, backend, &w->flush_at, w->table.bucket_count);
 			continue;
 		}
 		__atomic_store_n(&w->flush, backend + 1u, __ATOMIC_RELEASE);

@@ -75,6 +75,8 @@ static uint32_t gather(struct muxing *x, struct rte_ring *from)
 	uint32_t n = rte_ring_sc_dequeue_burst(from, (void **)burst, BURST, NULL);
 
 	for (uint32_t i = 0; i < n; i++)
+		rte_prefetch0(burst[i]); // last written on the worker's CPU
+	for (uint32_t i = 0; i < n; i++)
 		if (!transmit_ring_put(&x->rings[burst[i]->port], burst[i]))
 			packet_end(&x->stats, x->collector, burst[i], FATE_TRANSMIT_FULL);
 	return n;

@@ -22,3 +22,12 @@ uint32_t packet_pool_available(const struct packet_pool *pool)
 {
 	return rte_mempool_avail_count(pool->mempool);
 }
+
+void packet_ring_drain(struct rte_ring *ring)
+{
+	struct rte_mbuf *m;
+
+	while (ring != NULL && rte_ring_dequeue(ring, (void **)&m) == 0)
+		rte_pktmbuf_free(m);
+	rte_ring_free(ring);
+}

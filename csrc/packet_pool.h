@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <rte_mbuf.h>
+#include <rte_ring.h>
 
 enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32 };
 
@@ -47,6 +48,9 @@ struct packet_pool {
 // `size` packets of 2 KB on the socket of the caller. Returns 0 or a negative errno.
 int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size);
 void packet_pool_free(struct packet_pool *pool);
+
+// Free the packets in a ring between stages, and the ring; NULL is harmless. Nobody may use the ring any more.
+void packet_ring_drain(struct rte_ring *ring);
 
 // Packets that are in nobody's hands. Counts across all caches: for control threads, not for the road.
 uint32_t packet_pool_available(const struct packet_pool *pool);

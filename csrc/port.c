@@ -98,15 +98,6 @@ int port_open_memory(struct port *port, const char *name, uint16_t index)
 	return 0;
 }
 
-static void drain(struct rte_ring *ring)
-{
-	struct rte_mbuf *m;
-
-	while (ring != NULL && rte_ring_sc_dequeue(ring, (void **)&m) == 0)
-		rte_pktmbuf_free(m);
-	rte_ring_free(ring);
-}
-
 void port_close(struct port *port)
 {
 	if (port->device) {
@@ -118,8 +109,8 @@ void port_close(struct port *port)
 		if (device != NULL)
 			rte_dev_remove(device);
 	}
-	drain(port->arriving);
-	drain(port->leaving);
+	packet_ring_drain(port->arriving);
+	packet_ring_drain(port->leaving);
 	*port = (struct port){0};
 }
 

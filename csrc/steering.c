@@ -16,6 +16,15 @@ static uint64_t unused_packets(const struct steering *s)
 	return taken < s->capacity ? s->capacity - taken : 0;
 }
 
+// No ring may hold more than its port's share unfilled: credit is not taken back, so an idle port would keep it all.
+static void grant(const struct steering *s, struct receive_ring *ring)
+{
+	uint64_t share = s->capacity / s->port_count;
+	uint64_t credit = receive_ring_room(ring) + unused_packets(s);
+
+	receive_ring_reserve(ring, credit < share ? credit : share);
+}
+
 // The note of a packet of our own names the worker; others go by flow, fragments and port-less protocols by addresses.
 static uint32_t choose_worker(const struct steering *s, const struct rte_mbuf *m)
 {
@@ -89,7 +98,7 @@ uint32_t steering_turn(struct steering *s)
 		uint16_t n;
 
 		if (receive_ring_room(ring) < BURST)
-			receive_ring_reserve(ring, receive_ring_room(ring) + unused_packets(s));
+			grant(s, ring);
 		if (i == 0 && !rte_ring_empty(s->own))
 			put_own(s); // first, so that a flood does not starve the canary
 		receive_ring_fill(ring, s->ports[i]);

@@ -9,6 +9,7 @@
 enum {
 	GO_ON = FATE_COUNT,    // no fate yet
 	SWEEP_SECONDS = 60,    // a whole round of the connection table
+	FLUSH_PER_TURN = 256, // buckets, likewise
 	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
 	LONGEST_TIMER = 86400, // seconds
 };
@@ -163,6 +164,24 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 	return kept;
 }
 
+// What stands behind the IP packet in its frame is not the packet's, in however many buffers it is.
+static void cut_padding(struct rte_mbuf *m, uint32_t length)
+{
+	struct rte_mbuf *last = m;
+	uint32_t left = length;
+
+	if (m->pkt_len == length)
+		return;
+	for (m->nb_segs = 1; left > last->data_len; m->nb_segs++) {
+		left -= last->data_len;
+		last = last->next;
+	}
+	last->data_len = (uint16_t)left;
+	rte_pktmbuf_free(last->next);
+	last->next = NULL;
+	m->pkt_len = length;
+}
+
 static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
 {
 	const struct packet_view *v = &job->view;
@@ -170,7 +189,6 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	const struct backend *backend = &s->backends[note->backend];
 	uint64_t hop = __atomic_load_n(&w->next_hops[backend->next_hop].word, __ATOMIC_RELAXED);
 	const struct egress *egress = &w->egress[hop >> 48 & (MAX_PORTS - 1)];
-	uint16_t padding = (uint16_t)(m->pkt_len - v->l3 - v->ip_length);
 	uint16_t outer = backend->outer.length;
 	uint8_t *frame;
 
@@ -178,8 +196,7 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 		return FATE_NO_NEIGHBOR;
 	if (v->ip_length + outer > egress->mtu)
 		return FATE_TOO_BIG;
-	if (rte_pktmbuf_trim(m, padding) != 0)
-		return FATE_MALFORMED;
+	cut_padding(m, v->l3 + v->ip_length);
 	frame = (uint8_t *)rte_pktmbuf_prepend(m, (uint16_t)(RTE_ETHER_HDR_LEN + outer - v->l3));
 	if (frame == NULL)
 		return FATE_NO_HEADROOM;
@@ -216,10 +233,8 @@ static void housekeeping(struct worker *w)
 	uint32_t flush = __atomic_load_n(&w->flush, __ATOMIC_ACQUIRE);
 	uint32_t buckets = w->sweep_left < SWEEP_PER_TURN ? w->sweep_left : SWEEP_PER_TURN;
 
-	if (flush != 0) {
-		conn_flush(&w->table, (uint16_t)(flush - 1));
+	if (flush != 0 && conn_flush(&w->table, (uint16_t)(flush - 1), &w->flush_at, FLUSH_PER_TURN))
 		__atomic_store_n(&w->flush, 0, __ATOMIC_RELEASE); // the asker waits for this
-	}
 	conn_sweep(&w->table, buckets, w->now);
 	w->sweep_left -= buckets;
 }

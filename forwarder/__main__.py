@@ -18,15 +18,19 @@ from forwarder.control import ControlServer
 from forwarder.settings import Refused, Settings, load
 
 
+class RunsAlready(Exception):
+    """Another process is this node's forwarder; nothing is wrong with the settings."""
+
+
 @contextmanager
 def locked_pid_file(path: Path) -> Iterator[None]:
-    """Hold the lock that says which process is this node's forwarder. Raises Refused when another has it."""
+    """Hold the lock that says which process is this node's forwarder. Raises RunsAlready when another has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
-        raise Refused(f"a forwarder runs already: its pid is in {path}.") from error
+        raise RunsAlready(f"a forwarder runs already: its pid is in {path}.") from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     try:
@@ -87,6 +91,9 @@ def main() -> int:
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
+    except RunsAlready as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

@@ -5,6 +5,7 @@ Each class owns one C thing. `close()` may be called twice; using a closed objec
 `initialize()` comes first, once per process.
 """
 
+cimport cython
 from cpython cimport array
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -125,6 +126,7 @@ cdef class PacketPool:
         c.pool_delete(self.handle)
 
 
+@cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class Port:
     """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index)` without a NIC."""
 
@@ -308,6 +310,7 @@ cdef class TransmitRing:
         c.transmit_ring_delete(self.handle)
 
 
+@cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class State:
     """An immutable forwarding state, built aside.
 
@@ -384,6 +387,7 @@ cdef class State:
         c.state_free(self.handle)
 
 
+@cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class Dataplane:
     """The stages of one forwarder over its ports: stepped by hand, or started on lcores.
 
@@ -577,13 +581,13 @@ cdef class Dataplane:
         ]
 
     def worker(self, uint32_t index):
-        """Connection table of one worker: {"entries", "live", "inserted", "evicted", "untracked"}."""
+        """Connection table of one worker: {"entries", "live", "inserted", "evicted", "refused"}."""
         cdef c.worker_counters w
         if index >= self.config.workers:
             raise IndexError("no such worker")
         c.dataplane_worker(self.get(), index, &w)
         return {"entries": w.entries, "live": w.live, "inserted": w.inserted, "evicted": w.evicted,
-                "untracked": w.refused}
+                "refused": w.refused}
 
     def connections(self, uint32_t now):
         """Entries alive at `now`, in all tables. Not while running."""

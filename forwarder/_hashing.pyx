@@ -70,6 +70,21 @@ def permutation(bytes name, uint32_t size):
     return member.offset, member.skip
 
 
+def renumber(array.array slots, array.array owners):
+    """An array("H") of owners[slot] for each slot: positions become what stands at them."""
+    cdef array.array numbers = array.clone(slots, len(slots), zero=False)
+    cdef unsigned int i, size = len(slots), known = len(owners)
+    cdef unsigned short position
+    if slots.typecode != "H" or owners.typecode != "H":
+        raise ValueError("slots and owners are arrays of 16-bit numbers")
+    for i in range(size):
+        position = slots.data.as_ushorts[i]
+        if position >= known:
+            raise IndexError("a slot has no owner")
+        numbers.data.as_ushorts[i] = owners.data.as_ushorts[position]
+    return numbers
+
+
 def populate(offsets, skips, weights, uint32_t size):
     """An array("H") of `size` positions, filled from permutations in order of name. Runs without the GIL."""
     cdef uint32_t count = len(weights)

@@ -15,7 +15,8 @@ from typing import Any
 
 import structlog
 
-from forwarder.state_message import PROTOCOLS, StateRefused
+from forwarder.hashing.flow import PROTOCOLS
+from forwarder.state_message import StateRefused
 
 MAX_MESSAGE = 64 << 20
 Request = dict[str, Any]

@@ -5,6 +5,7 @@ still have flows there.
 """
 
 from array import array
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,14 @@ NO_SLOTS: "array[int]" = array("H")
 
 VipKey = tuple[Address, int, int]
 BackendKey = tuple[str, Address]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A state message that was found good, its tables built."""
+
+    message: StateMessage
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -70,20 +79,26 @@ class Forwarding:
         self._hop_of: dict[BackendKey, int] = {}
         self.applied = Applied(StateMessage({}, ()), None, 0)
 
-    def apply(self, raw: dict[str, Any]) -> Applied:
-        """Apply a state message whole. Raises StateRefused; then nothing has changed."""
+    def prepare(self, raw: dict[str, Any]) -> Prepared:
+        """Check a state message and build its tables; the long part of applying it. Raises StateRefused.
+
+        May run on a thread of its own, one at a time and before its own `apply`: it only adds tables.
+        """
         message = parse(raw)
         for name, address in message.backends.items():
             if address.version not in self._sources:
                 raise StateRefused(f"backend {name}: no tunnel_source of family ipv{address.version}")
-        digest = state_digest(raw, self._tables.build)
-        former = self._still_draining(message)
+        return Prepared(message, state_digest(raw, self._tables.build))
+
+    def apply(self, prepared: Prepared) -> Applied:
+        """Apply a state whole. Raises StateRefused; then nothing has changed."""
+        former = self._still_draining(prepared.message)
         try:
-            self._publish(message, former)
+            self._publish(prepared.message, former)
         except IdsExhausted as error:
             raise StateRefused(f"too many vips or backends: {error}") from error
         self._former = former
-        self.applied = Applied(message, digest, self.applied.generation + 1)
+        self.applied = Applied(prepared.message, prepared.digest, self.applied.generation + 1)
         self._tables.forget_unused()
         return self.applied
 
@@ -95,12 +110,13 @@ class Forwarding:
             self._publish(self.applied.message, self._former)
 
     def reap(self) -> None:
-        """Let go of backends that left and whose flows have ended. To be called now and then."""
+        """Let go of what has left and whose flows have ended. To be called now and then."""
         kept = {vip: {b for b in backends if self._backends.flows(b) > 0} for vip, backends in self._former.items()}
         kept = {vip: backends for vip, backends in kept.items() if backends}
         if kept != self._former:
             self._former = kept
             self._publish(self.applied.message, kept)
+        self._release()
 
     def flush(self, name: str) -> bool:
         """Forget every flow of the backend; False when there is none of this name."""
@@ -131,7 +147,10 @@ class Forwarding:
         """Packets and bytes forwarded: ({vip: ...}, {backend: ...}), former backends included."""
         by_key = {vip.key: vip.name for vip in self.applied.message.vips}
         vips = {by_key[key]: traffic for key, traffic in self._vips.traffic() if key in by_key}
-        return vips, {name: traffic for (name, _), traffic in self._backends.traffic()}
+        backends: dict[str, Counter[str]] = {}
+        for (name, _), traffic in self._backends.traffic():  # one name may have a former address beside its own
+            backends.setdefault(name, Counter()).update(traffic)
+        return vips, {name: dict(traffic) for name, traffic in backends.items()}
 
     def table(self, vip: VipMessage) -> Table:
         """The Maglev table of a vip."""
@@ -142,18 +161,14 @@ class Forwarding:
         return self._backends.assign((name, address))[0]
 
     def _still_draining(self, message: StateMessage) -> dict[VipKey, set[BackendKey]]:
-        """Per vip, the backends of the state in force that the message no longer names and that have flows."""
+        """Per vip, the backends of the state in force that the message no longer names."""
         members = {vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members} for vip in message.vips}
         before: dict[VipKey, set[BackendKey]] = {vip: set(keys) for vip, keys in self._former.items()}
         for vip in self.applied.message.vips:
             usable = (m.backend for m in vip.members if m.status != "down")
             before.setdefault(vip.key, set()).update((b, self.applied.message.backends[b]) for b in usable)
-        draining = {
-            vip: {key for key in keys - members[vip] if self._backends.flows(key) > 0}
-            for vip, keys in before.items()
-            if vip in members
-        }
-        return {vip: keys for vip, keys in draining.items() if keys}
+        # Whether they have flows is looked at by reap(): a worker may be making the last one right now.
+        return {vip: keys - members[vip] for vip, keys in before.items() if vip in members and keys - members[vip]}
 
     def _publish(self, message: StateMessage, former: dict[VipKey, set[BackendKey]]) -> None:
         keys = set(message.backends.items()).union(*former.values())
@@ -173,8 +188,11 @@ class Forwarding:
         self._hop_of = hop_of
         for index in self._hops.release_unless(set(hop_of.values())):
             self._dataplane.set_next_hop(index, 0, None)
+
+    def _release(self) -> None:
+        message = self.applied.message
         self._vips.release_unless({vip.key for vip in message.vips})
-        self._backends.release_unless(keys)
+        self._backends.release_unless(set(message.backends.items()).union(*self._former.values()))
 
     def _write_macs(self) -> None:
         for index, hop, mac in self._hops.resolved():

@@ -7,10 +7,13 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import structlog
 from pyroute2 import AsyncIPRoute, NetlinkError
 
 from forwarder.next_hops import NO_INTERFACE, KernelView, Neighbor, NextHops, Route
 from forwarder.settings import Address
+
+log = structlog.get_logger()
 
 MAIN_TABLE = 254
 UNICAST, REFUSING = 1, (6, 7, 8)  # linux/rtnetlink.h; blackhole, unreachable, prohibit
@@ -75,17 +78,25 @@ class Neighbors:
         """Mirror the kernel: on each event, and once a second."""
         events = self._open_events()
         try:
-            async with AsyncIPRoute() as netlink:
-                while True:
-                    self._wake.clear()
-                    self._hops.view = await read_view(netlink)
-                    self._changed()
-                    for interface, address in self._hops.to_ask():
-                        await self._ask(netlink, interface, address)
-                    await self._wait()
+            while True:
+                try:
+                    await self._follow()
+                except (OSError, NetlinkError):  # what was known last goes on being used
+                    log.exception("netlink failed")
+                    await asyncio.sleep(PERIOD)
         finally:
             asyncio.get_running_loop().remove_reader(events)
             events.close()
+
+    async def _follow(self) -> None:
+        async with AsyncIPRoute() as netlink:
+            while True:
+                self._wake.clear()
+                self._hops.view = await read_view(netlink)
+                self._changed()
+                for interface, address in self._hops.to_ask():
+                    await self._ask(netlink, interface, address)
+                await self._wait()
 
     async def _wait(self) -> None:
         try:

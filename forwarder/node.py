@@ -53,6 +53,7 @@ class Node:
         self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources)
         self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
         self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
+        self._applying = asyncio.Lock()
         self._dataplane.start(lcores)
 
     @property
@@ -76,7 +77,10 @@ class Node:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(REAP_PERIOD)
-            self._forwarding.reap()
+            try:
+                self._forwarding.reap()
+            except Exception:  # the forwarder goes on forwarding
+                log.exception("reaping failed")
 
     def stop(self) -> None:
         """Stop the stages and give everything back; says so when a packet is missing."""
@@ -109,8 +113,10 @@ class Node:
         }
 
     async def state(self, request: Request) -> dict[str, Any]:
-        """Apply a state, whole or not at all."""
-        applied = self._forwarding.apply(request.get("state") or {})
+        """Apply a state, whole or not at all. Tables are built on a thread, so that pings are answered meanwhile."""
+        async with self._applying:
+            prepared = await asyncio.to_thread(self._forwarding.prepare, request.get("state") or {})
+            applied = self._forwarding.apply(prepared)
         self._neighbors.look_soon()
         log.info(
             "state applied",

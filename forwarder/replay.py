@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from forwarder._capture import CaptureError, CaptureReader, CaptureWriter
-from forwarder._dataplane import Dataplane, PacketPool, Port, initialize
+from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port, initialize
 from forwarder.environment import needed_megabytes
 from forwarder.forwarding import Forwarding
 from forwarder.next_hops import NextHops
@@ -20,7 +20,7 @@ from forwarder.settings import PortSettings, Refused, Settings, parse
 from forwarder.state_message import StateRefused
 
 GATEWAY_MAC = bytes.fromhex("020000000001")
-POOL = 4096
+PACKETS_PER_STAGE = 1024  # caches, bursts and what is on the road
 NANOSECONDS = 10**9
 
 
@@ -40,12 +40,13 @@ class Replay:
     """A data plane over one memory port, stepped packet by packet."""
 
     def __init__(self, settings: Settings, state: dict[str, Any], workers: int) -> None:
-        megabytes = needed_megabytes(POOL, settings.connection_entries, workers)
+        packets = PACKETS_PER_STAGE * (workers + 3)
+        megabytes = needed_megabytes(packets, settings.connection_entries, workers)
         initialize(
             ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
             + ["--lcores", f"0@{min(os.sched_getaffinity(0))}", "--log-level", "lib.eal:warning"]
         )
-        self._pool = PacketPool("packet_pool", POOL)
+        self._pool = PacketPool("packet_pool", packets)
         self._port = Port.memory("capture", 0, self._pool)
         self._dataplane = Dataplane(
             self._pool,
@@ -58,7 +59,7 @@ class Replay:
         port = _capture_port(settings)
         self._dataplane.set_port(0, port.mtu, False)
         self._forwarding = Forwarding(self._dataplane, NextHops([port], [None]), settings.sources)
-        self._forwarding.apply(state)
+        self._forwarding.apply(self._forwarding.prepare(state))
         self._now = 0
         self._sent = 0
 
@@ -128,7 +129,7 @@ def main() -> int:
     try:
         settings = parse(asked["settings"])
         print(json.dumps(replay(settings, asked["state"], arguments.source, arguments.target, arguments.workers)))
-    except (CaptureError, Refused, StateRefused) as error:
+    except (CaptureError, DataplaneError, Refused, StateRefused) as error:
         print(f"maglev replay: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,11 +1,12 @@
 """The settings that a forwarder starts with: `forwarder.json` in its run directory, written by the controller."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
+
+from forwarder.hashing.digest import fingerprint
 
 Address = IPv4Address | IPv6Address
 
@@ -48,11 +49,6 @@ class Settings:
     def cpus(self) -> tuple[int, ...]:
         """CPU of each stage: steering, workers, muxing."""
         return (self.steering_cpu, *self.worker_cpus, self.muxing_cpu)
-
-
-def fingerprint(raw: dict[str, Any]) -> str:
-    """What a controller compares to know whether a running forwarder has its settings."""
-    return hashlib.sha256(json.dumps(raw, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _by_version(values: dict[str, Any]) -> dict[int, Address]:

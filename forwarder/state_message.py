@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
+from forwarder.hashing.flow import PROTOCOLS
 from forwarder.hashing.maglev import MAX_SIZE
 from forwarder.hashing.primes import is_prime
 from forwarder.settings import Address
 
 VERSION = 1
-PROTOCOLS = {"tcp": 6, "udp": 17}
 STATUSES = ("up", "drain", "down")
 AFFINITIES = ("flow", "client")
 

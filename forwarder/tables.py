@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Mapping
 
+from forwarder import _hashing
 from forwarder.hashing import maglev
 
 Key = tuple[int, tuple[tuple[str, int], ...]]
@@ -34,7 +35,7 @@ class Tables:
         self._used_slots.add(key)
         slots = self._slots.get(key)
         if slots is None:
-            slots = self._slots[key] = array("H", map(owners.__getitem__, table.slots))
+            slots = self._slots[key] = _hashing.renumber(table.slots, array("H", owners))
         return slots
 
     def forget_unused(self) -> None:

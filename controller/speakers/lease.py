@@ -17,6 +17,8 @@ from controller.tasks import background, end
 log = structlog.get_logger(__name__)
 
 LONGEST_PERIOD = 0.2
+LINE_LIMIT = 4 << 20
+"""A greeting of the helper names every route."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class LeaseServer:
     async def start(self) -> None:
         """Listen, and renew whatever is wanted."""
         self._path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._serve, self._path)
+        self._server = await asyncio.start_unix_server(self._serve, self._path, limit=LINE_LIMIT)
         os.chmod(self._path, 0o660)
         self._renewals = background(self._renew(), "renew lease")
 

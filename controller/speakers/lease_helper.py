@@ -25,6 +25,7 @@ import time
 from typing import Any
 
 RECONNECT = 0.1
+SAY_PATIENCE = 0.2
 LINE_LIMIT = 16 << 20
 
 
@@ -187,13 +188,13 @@ class Helper:
         """Send one report; a controller that does not read is hung up on."""
         announced = None if self.routes.announced is None else sorted(self.routes.announced)
         said = {"sequence": sequence, "announced": announced, "errors": self.errors}
-        line = json.dumps(said).encode() + b"\n"
-        try:
-            if self.socket and self.socket.send(line) == len(line):
-                return
-        except OSError:
-            pass
-        self.disconnect()
+        if self.socket:
+            try:
+                self.socket.settimeout(SAY_PATIENCE)  # thousands of routes do not fit the socket's buffer
+                self.socket.sendall(json.dumps(said).encode() + b"\n")
+                self.socket.setblocking(False)
+            except OSError:
+                self.disconnect()
 
     def disconnect(self) -> None:
         """Drop the connection; the lease runs on from what was heard last."""

@@ -11,6 +11,11 @@ State = Mapping[str, Any]
 Builder = Callable[[Mapping[str, int], int], maglev.Table]
 
 
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """SHA-256 hex of a forwarder's settings: tells a controller whether one that runs was started with its own."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def table_weights(vip: Mapping[str, Any]) -> dict[str, int]:
     """{name: weight} of the members of a vip (as in the state message) that own slots."""
     return {name: weight for name, weight, status in vip["members"] if status == "up" and weight > 0}

@@ -2,6 +2,8 @@
 
 from forwarder import _hashing
 
+PROTOCOLS = {"tcp": 6, "udp": 17}
+
 
 def flow_hash(
     key: bytes, source: bytes, destination: bytes, source_port: int, destination_port: int, protocol: int

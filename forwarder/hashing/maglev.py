@@ -19,26 +19,29 @@ MAX_MEMBERS = 0xFFFE
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`slots[i]` is the position in `names` of the owner of slot i; no slots when there are no names."""
+    """`slots[i]` is the position in `names` of the owner of slot i; no slots when there are no names.
+
+    `digest` is SHA-256 over size, names and slots (16-bit little-endian): equal exactly for equal tables.
+    """
 
     names: tuple[str, ...]
     size: int
     slots: "array[int]"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over size, names and slots (16-bit little-endian): equal exactly for equal tables."""
-        slots = self.slots
-        if sys.byteorder == "big":
-            slots = array("H", slots)
-            slots.byteswap()
-        header = "\0".join((str(self.size), *self.names, ""))
-        return hashlib.sha256(header.encode() + slots.tobytes()).hexdigest()
+    digest: str
 
     def counts(self) -> dict[str, int]:
         """Slots per name."""
         owned = Counter(self.slots)
         return {name: owned[position] for position, name in enumerate(self.names)}
+
+
+def _table(names: tuple[str, ...], size: int, slots: "array[int]") -> Table:
+    little = slots
+    if sys.byteorder == "big":
+        little = array("H", slots)
+        little.byteswap()
+    header = "\0".join((str(size), *names, ""))
+    return Table(names, size, slots, hashlib.sha256(header.encode() + little.tobytes()).hexdigest())
 
 
 def build(weights: Mapping[str, int], size: int) -> Table:
@@ -55,7 +58,7 @@ def build(weights: Mapping[str, int], size: int) -> Table:
         raise ValueError(f"{len(encoded)} backends in one table; at most {MAX_MEMBERS}")
     names = tuple(name.decode() for name in encoded)
     if not names:
-        return Table((), size, array("H"))
+        return _table((), size, array("H"))
     permutations = [_hashing.permutation(name, size) for name in encoded]
     slots = _hashing.populate(
         [offset for offset, _ in permutations],
@@ -63,4 +66,4 @@ def build(weights: Mapping[str, int], size: int) -> Table:
         [weights[name] for name in names],
         size,
     )
-    return Table(names, size, slots)
+    return _table(names, size, slots)

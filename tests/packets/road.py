@@ -96,7 +96,7 @@ class Road:
         self.forwarding.follow_next_hops()
 
     def apply(self, state: dict[str, Any]) -> None:
-        self.forwarding.apply(state)
+        self.forwarding.apply(self.forwarding.prepare(state))
 
     # -- packets
 

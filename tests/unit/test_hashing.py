@@ -318,13 +318,13 @@ def test_golden_tables(weights: dict[str, int], size: int, expected: str) -> Non
 
 
 def test_a_table_s_digest_is_over_size_names_and_slots() -> None:
-    table = maglev.Table(("a", "b"), 3, array("H", [0, 1, 0]))
+    table = maglev._table(("a", "b"), 3, array("H", [0, 1, 0]))
     assert table.digest == hashlib.sha256(b"3\0a\0b\0" + bytes([0, 0, 1, 0, 0, 0])).hexdigest()
     others = [
-        maglev.Table(("a", "b"), 5, table.slots),
-        maglev.Table(("a", "c"), 3, table.slots),
-        maglev.Table(("a", "b"), 3, array("H", [0, 1, 1])),
-        maglev.Table((), 3, array("H")),
+        maglev._table(("a", "b"), 5, table.slots),
+        maglev._table(("a", "c"), 3, table.slots),
+        maglev._table(("a", "b"), 3, array("H", [0, 1, 1])),
+        maglev._table((), 3, array("H")),
     ]
     assert len({table.digest, *(other.digest for other in others)}) == 5
 

@@ -112,13 +112,22 @@ async def test_the_newest_helper_counts(lease: LeaseServer, base: Path) -> None:
     await new.close()
 
 
-@pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", b"{}\n", b"x" * 200_000])
+@pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", b"{}\n", pytest.param(b"x" * (9 << 20), id="endless")])
 async def test_a_helper_that_talks_nonsense_is_cut_off(lease: LeaseServer, base: Path, line: bytes) -> None:
     helper = await Helper.connect(base / "lease.sock", [])
     helper.writer.write(line)
     with suppress(ConnectionError):
         await helper.reader.read()
     await until(lambda: not lease.connected)
+    await helper.close()
+
+
+async def test_a_helper_may_greet_with_thousands_of_routes(lease: LeaseServer, base: Path) -> None:
+    routes = [f"10.{n >> 8}.{n & 255}.1/32" for n in range(10_000)]
+    helper = await Helper.connect(base / "lease.sock", routes)
+    await until(lambda: lease.report)
+    assert lease.report
+    assert lease.report.announced == frozenset(routes)
     await helper.close()
 
 
