@@ -11,6 +11,8 @@ from typing import Any
 from controller.config_errors import Problem
 
 TIMEOUT = 60.0
+LOOK_TIMEOUT = 5.0
+"""For what only looks: a controller that hangs shall not make the one who asks why hang too."""
 """A reload or a flush may keep a busy node thinking."""
 
 
@@ -23,8 +25,8 @@ class ApiError(Exception):
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=TIMEOUT)
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
@@ -35,7 +37,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 def ask(path: Path, method: str, resource: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """One request to the API behind that socket; raises ApiError."""
-    connection = _UnixConnection(path)
+    connection = _UnixConnection(path, LOOK_TIMEOUT if method == "GET" else TIMEOUT)
     try:
         headers = {"Content-Type": "application/json"}
         connection.request(method, resource, json.dumps(body) if body is not None else None, headers)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -88,7 +89,7 @@ class Node:
 
     async def start(self) -> None:
         """Adopt or start everything; what stands is kept. Raises StartError when the forwarder refuses."""
-        remembered = _addresses(read_json(self.run_dir.announced) or ())
+        remembered = _remembered(read_json(self.run_dir.announced))
         await self.forwarder.start()
         await self.speaker.start()
         standing = await self.speaker.standing(self.config.bgp.lease)
@@ -241,6 +242,14 @@ class Node:
             await end(task)
         await self.health.close()
         await self._session.close()
+
+
+def _remembered(stored: Any) -> frozenset[Address]:
+    """What a controller before us noted; anything else that stands in the file is nothing."""
+    try:
+        return _addresses(str(text) for text in stored) if isinstance(stored, list) else frozenset()
+    except ValueError:
+        return frozenset()
 
 
 def _addresses(texts: Iterable[str]) -> frozenset[Address]:

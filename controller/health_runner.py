@@ -82,7 +82,8 @@ class HealthRunner:
             await asyncio.sleep(due - clock())
             self._take(key, target, await self._ask(probe))
             # A slow probe skips beats rather than shift them or run twice at once.
-            missed = max(0, int((clock() - due) / check.interval))
+            # One that ends as the next is due, as at a timeout of a whole interval, has missed none.
+            missed = max(0, int((clock() - due) / check.interval - 0.5))
             due += (1 + missed) * check.interval
 
     async def _ask(self, probe: Probe) -> ProbeResult:

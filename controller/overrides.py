@@ -15,8 +15,9 @@ class Overrides:
         self._path = path
         stored = read_json(path)
         stored = stored if isinstance(stored, dict) else {}
-        self.drained = frozenset(str(name) for name in stored.get("drained", ()))
-        self.drain_self = bool(stored.get("drain_self", False))
+        drained = stored.get("drained")
+        self.drained = frozenset(map(str, drained)) if isinstance(drained, list) else frozenset[str]()
+        self.drain_self = stored.get("drain_self") is True
 
     def drain(self, backend: str) -> None:
         """Let a backend take no new flows."""

@@ -119,7 +119,7 @@ def spawn(program: Program) -> Process:
 def adopt(program: Program) -> Process | None:
     """The running program of an earlier controller, or None."""
     pid = holder(program.pid_file)
-    if pid is None:
+    if pid is None or not _is_running(program, pid):
         return None
     try:
         pidfd = os.pidfd_open(pid)
@@ -130,6 +130,15 @@ def adopt(program: Program) -> Process | None:
         return None
     size = program.log.stat().st_size if program.log.exists() else 0
     return Process(pid, pidfd, None, program.log, size)
+
+
+def _is_running(program: Program, pid: int) -> bool:
+    """Whether the process is that program at all: what a pid file says may have been written over."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return program.argv[-1].encode() in words
 
 
 def last_line(log: Path, start: int) -> str:

@@ -90,9 +90,15 @@ class RunDir:
             raise RunDirError(f"cannot create run directory {self.path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove what a node leaves here, but for the pid file that its controller still holds."""
+        """Remove what a node leaves here, but for the pid file that its controller still holds.
+
+        Where a program still lives, after a start that failed half-way, its files stay for the next controller.
+        """
+        if holder(self.forwarder_pid) is not None or holder(self.speaker_pid) is not None:
+            return
         for path in (*self.files(), *self.path.glob(".*.new")):  # the latter by a crash in write_private
-            path.unlink(missing_ok=True)
+            with suppress(IsADirectoryError):
+                path.unlink(missing_ok=True)
 
     def remove_if_empty(self) -> None:
         """Remove the directories that nothing is in any more."""
@@ -150,5 +156,5 @@ def read_json(path: Path) -> Any:
     """What `write_private` left as JSON, or None when there is nothing of use."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -51,6 +51,8 @@ class Document:
 def read(path: Path) -> Document:
     """The document of a file; raises ConfigError when it cannot be read to its end."""
     file = str(path)
+    if path.exists() and not path.is_file():  # a pipe or a device could keep the reader for ever
+        raise ConfigError([Problem(file, 0, "", "is not a regular file; write the path of one")])
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)

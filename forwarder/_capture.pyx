@@ -39,7 +39,7 @@ cdef class CaptureReader:
         self.path = path
         self.handle = capture_open(os.fsencode(path), error)
         if self.handle == NULL:
-            raise CaptureError(error.decode(errors="replace"))
+            raise CaptureError(f"{path}: {error.decode(errors='replace').removeprefix(f'{path}: ')}")
 
     def __iter__(self):
         return self

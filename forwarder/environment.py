@@ -10,13 +10,14 @@ from forwarder.settings import Refused, Settings
 
 MEGABYTE = 1 << 20
 PACKET_BYTES = 2432  # one 2 KB buffer with headroom and its header, as DPDK lays it out
+PAGE_BYTES = 4096  # in ordinary memory a packet never crosses a page, so it takes one
 MEMINFO = Path("/proc/meminfo")
 
 
-def needed_megabytes(packet_pool: int, connection_entries: int, workers: int) -> int:
+def needed_megabytes(packet_pool: int, connection_entries: int, workers: int, hugepages: bool) -> int:
     """Memory that DPDK must have: packets, connection tables (12.8 bytes an entry), and room for the rest."""
     tables = workers * (connection_entries * 13 + 400_000)
-    return (packet_pool * PACKET_BYTES + tables) * 5 // 4 // MEGABYTE + 16
+    return (packet_pool * (PACKET_BYTES if hugepages else PAGE_BYTES) + tables) * 5 // 4 // MEGABYTE + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def start(settings: Settings) -> list[int]:
     """Initialise DPDK; returns the lcores of steering, workers and muxing. Raises Refused."""
     allowed = os.sched_getaffinity(0)
     workers = len(settings.worker_cpus)
-    megabytes = needed_megabytes(settings.packet_pool, settings.connection_entries, workers)
+    megabytes = needed_megabytes(settings.packet_pool, settings.connection_entries, workers, settings.hugepages)
     _check(settings, allowed, megabytes)
     arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
     arguments += ["--lcores", _lcores(settings.cpus, sorted(allowed))]

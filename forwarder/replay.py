@@ -41,7 +41,7 @@ class Replay:
 
     def __init__(self, settings: Settings, state: dict[str, Any], workers: int) -> None:
         packets = PACKETS_PER_STAGE * (workers + 3)
-        megabytes = needed_megabytes(packets, settings.connection_entries, workers)
+        megabytes = needed_megabytes(packets, settings.connection_entries, workers, hugepages=False)
         initialize(
             ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
             + ["--lcores", f"0@{min(os.sched_getaffinity(0))}", "--log-level", "lib.eal:warning"]
@@ -110,6 +110,9 @@ def replay(settings: Settings, state: dict[str, Any], source: Path, target: Path
     try:
         run.run(packets, out)
         result = run.result()
+    except CaptureError:
+        target.unlink(missing_ok=True)  # what is written of a broken capture looks whole and is not
+        raise
     finally:
         out.close()
         missing = run.close()

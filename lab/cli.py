@@ -41,7 +41,8 @@ def _one_sentence(function: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
-            function(*args, **kwargs)
+            with machine.alone():
+                function(*args, **kwargs)
         except LabError as error:
             raise click.ClickException(str(error)) from error
 
@@ -63,7 +64,9 @@ def up() -> None:
         return
     with _progress("lab up") as say:
         laboratory.up(say)
-    click.echo(f"The lab is up; its logs are in {WORK}.")
+    click.echo(f"The lab is up; its logs and configurations are in {WORK}. For instance:")
+    click.echo("  ip netns exec maglev-lab-client curl -s http://192.0.2.1/")
+    click.echo(f"  MAGLEV_RUN_DIR={WORK}/run maglev status --node lb1")
 
 
 @lab.command()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +27,17 @@ def require() -> None:
         raise LabError(f"{', '.join(missing)} not found in PATH: `apt-get install {packages}` brings it.")
     if not TUN.exists():
         raise LabError(f"{TUN} is missing: the backends decapsulate through it (`modprobe tun`).")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Refuse to work on the lab while another command does: they would tear down what the other builds."""
+    with socket.socket(socket.AF_UNIX) as mark:
+        try:
+            mark.bind("\0maglev-lab")  # an abstract name: the kernel frees it however this process ends
+        except OSError as error:
+            raise LabError("another `maglev lab` command is at work; wait for it, or stop it.") from error
+        yield
 
 
 def reserve_hugepages(pages: int, note: Path) -> bool:

@@ -25,8 +25,10 @@ from controller.tasks import background, end
 log = structlog.get_logger(__name__)
 
 STOP_GRACE = 3.0
-DEAF_SECONDS = 10.0
-"""A speaker whose helper stays away or does not confirm for this long is started anew."""
+DEAF_SECONDS = 5.0
+"""A speaker that confirms nothing for this long, and for two leases, is started anew."""
+QUIET_SECONDS = 3.0
+"""One that confirms nothing for this long does not count as connected."""
 
 
 class ExabgpSpeaker:
@@ -51,8 +53,8 @@ class ExabgpSpeaker:
 
     @property
     def connected(self) -> bool:
-        """Whether ExaBGP's helper is connected."""
-        return self._lease.connected
+        """Whether ExaBGP and its helper listen and answer."""
+        return self._lease.connected and self._lease.silent_for < QUIET_SECONDS
 
     async def start(self) -> None:
         """Listen for the helper, then start ExaBGP or adopt it; one with other settings is restarted."""
@@ -98,15 +100,16 @@ class ExabgpSpeaker:
         self._run_dir.speaker_pid.unlink(missing_ok=True)
 
     def _started(self, process: Process) -> None:
+        self._lease.excuse()
         if not self._adopted.is_set():
             self._first = process
             self._adopted.set()
 
     async def _restart_when_deaf(self) -> None:
         while True:
-            await asyncio.sleep(DEAF_SECONDS)
-            if self.pid is not None and not await self.settled(DEAF_SECONDS):
-                self._supervisor.kill("its helper does not answer")
+            await asyncio.sleep(1.0)
+            if self.pid is not None and self._lease.silent_for > max(DEAF_SECONDS, 2 * self._bgp.lease):
+                self._supervisor.kill("it does not answer")
 
 
 def render_configuration(bgp: Bgp, run_dir: RunDir) -> str:

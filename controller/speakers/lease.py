@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,8 @@ class LeaseServer:
         self._changed = asyncio.Condition()
         self._message: dict[str, Any] | None = None
         self._sequence = 0
+        self._beat = 0
+        self._heard = time.monotonic()
         self.greeting: Report | None = None
         self.report: Report | None = None
 
@@ -49,6 +52,15 @@ class LeaseServer:
     def connected(self) -> bool:
         """Whether a helper listens."""
         return self._writer is not None
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds since the helper last confirmed anything; ExaBGP has answered it by then."""
+        return time.monotonic() - self._heard
+
+    def excuse(self) -> None:
+        """Count its silence from now on: it was just started."""
+        self._heard = time.monotonic()
 
     async def start(self) -> None:
         """Listen, and renew whatever is wanted."""
@@ -96,12 +108,13 @@ class LeaseServer:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._period)
+            self._beat += 1
             self._send()
 
     def _send(self) -> None:
         # A helper that does not read is not fed: the buffer would only hold wishes that are out of date.
         if self._writer and self._message and self._writer.transport.get_write_buffer_size() == 0:
-            self._writer.write(json.dumps(self._message).encode() + b"\n")
+            self._writer.write(json.dumps({**self._message, "beat": self._beat}).encode() + b"\n")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._writer:
@@ -125,6 +138,7 @@ class LeaseServer:
         report = Report(said["sequence"], None if announced is None else frozenset(announced), said["errors"])
         if self.report and report.errors > self.report.errors:
             log.error("ExaBGP refused a command", errors=report.errors)
+        self.excuse()
         async with self._changed:
             self.greeting = self.greeting or report
             self.report = report

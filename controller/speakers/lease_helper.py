@@ -4,11 +4,12 @@
 
 The controller sends the whole set of wanted routes several times a lease, one JSON line each:
 
-    {"sequence": 7, "announce": {"192.0.2.1/32": "10.0.2.2"}, "known": ["192.0.2.1/32", "192.0.2.2/32"]}
+    {"sequence": 7, "beat": 35, "announce": {"192.0.2.1/32": "10.0.2.2"}, "known": ["192.0.2.1/32", "192.0.2.2/32"]}
 
-and gets `{"sequence": 7, "announced": [...], "errors": 0}` back once ExaBGP has taken all of it. The greeting
-of a new connection is such a line with sequence 0; its `announced` is null while the helper is fresh, since a
-predecessor may have announced anything.
+and gets `{"sequence": 7, "beat": 35, "announced": [...], "errors": 0}` back once ExaBGP has taken all of it. When the
+beat, which counts renewals, has gone on by BEATS, ExaBGP is asked for its version, so that one that hangs is noticed.
+The greeting of a new connection is such a line with sequence 0; its `announced` is null while the helper is fresh,
+since a predecessor may have announced anything.
 
 Nothing heard for a lease: everything is withdrawn. That a connection ends only lets the lease run out, so a
 controller restarted in time changes nothing. End of file on stdin, or a broken pipe: ExaBGP is gone.
@@ -26,6 +27,7 @@ from typing import Any
 
 RECONNECT = 0.1
 SAY_PATIENCE = 0.2
+BEATS = 5
 LINE_LIMIT = 16 << 20
 
 
@@ -76,6 +78,7 @@ class Helper:
         self.unanswered = 0
         self.errors = 0
         self.sequence = 0
+        self.beat = 0
         self.reported = True
 
     def run(self) -> None:
@@ -146,7 +149,7 @@ class Helper:
         except OSError:
             connection.close()
             return
-        self.socket, self.incoming, self.sequence = connection, b"", 0
+        self.socket, self.incoming, self.sequence, self.beat = connection, b"", 0, 0
         self.say(0)
 
     def read_controller(self) -> None:
@@ -169,14 +172,19 @@ class Helper:
         try:
             message: dict[str, Any] = json.loads(line)
             commands = self.routes.follow(dict(message["announce"]), list(message["known"]))
-            sequence = int(message["sequence"])
+            sequence, beat = int(message["sequence"]), int(message.get("beat", 0))
         except (ValueError, TypeError, KeyError) as error:
             print(f"lease helper: unreadable message: {error!r}", file=sys.stderr, flush=True)
             return
         self.heard = time.monotonic()
         self.command(commands)
-        if sequence != self.sequence:
-            self.sequence, self.reported = sequence, False
+        if beat >= self.beat + BEATS:
+            self.command(["version"])
+        elif sequence == self.sequence:
+            return
+        else:
+            beat = self.beat
+        self.sequence, self.beat, self.reported = sequence, beat, False
 
     def report(self) -> None:
         """Confirm the newest message once ExaBGP has answered every command."""
@@ -187,7 +195,7 @@ class Helper:
     def say(self, sequence: int) -> None:
         """Send one report; a controller that does not read is hung up on."""
         announced = None if self.routes.announced is None else sorted(self.routes.announced)
-        said = {"sequence": sequence, "announced": announced, "errors": self.errors}
+        said = {"sequence": sequence, "beat": self.beat, "announced": announced, "errors": self.errors}
         if self.socket:
             try:
                 self.socket.settimeout(SAY_PATIENCE)  # thousands of routes do not fit the socket's buffer

@@ -291,3 +291,16 @@ def test_a_router_that_vanishes_and_returns_gets_everything_again(lab: Lab) -> N
 
 def neighbor(namespace: str, last: int, verb: str) -> tuple[str, ...]:
     return ("ip", "-n", namespace, "neighbor", verb, f"10.0.2.{last}", "dev", "eth0")
+
+
+@pytest.mark.parametrize("which", ["speaker", "helper"])
+def test_a_speaker_that_hangs_is_started_anew(lab: Lab, which: str) -> None:
+    """ExaBGP itself or its helper: nothing but the renewals that nobody confirms tells."""
+    speaker = lab.pid("speaker")
+    assert speaker
+    os.kill(speaker if which == "speaker" else lab.helper(), signal.SIGSTOP)
+    deadline = time.monotonic() + 12
+    while lab.pid("speaker") in (None, speaker):
+        assert time.monotonic() < deadline, "it was not started anew"
+        time.sleep(0.2)
+    lab.wait(BOTH, 10)

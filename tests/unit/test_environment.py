@@ -79,7 +79,7 @@ def test_promised_hugepages_are_not_free() -> None:
     [(16384, 1 << 20, 1, 38 + 13), (16384, 1 << 20, 4, 38 + 52), (262144, 1 << 22, 8, 608 + 416), (1024, 64, 1, 2)],
 )
 def test_memory_covers_packets_and_tables(pool: int, entries: int, workers: int, least: int) -> None:
-    assert least <= needed_megabytes(pool, entries, workers) <= 2 * least + 20
+    assert least <= needed_megabytes(pool, entries, workers, hugepages=True) <= 2 * least + 20
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
 def test_stages_are_lcores_from_one_and_the_control_thread_floats(machine: Machine) -> None:
     assert environment.start(SETTINGS) == [1, 2, 3, 4]
     assert machine.option("--lcores") == "0@(0,1,2,3),1@0,2@1,3@2,4@0"
-    assert int(machine.option("-m")) == needed_megabytes(16384, 1 << 20, 2)
+    assert int(machine.option("-m")) == needed_megabytes(16384, 1 << 20, 2, hugepages=False)
 
 
 def test_no_pci_device_is_touched_and_no_file_is_left(machine: Machine) -> None:

@@ -59,9 +59,9 @@ async def test_the_whole_set_is_sent_at_once_and_renewed(lease: LeaseServer, bas
     lease.want({V4: "10.0.2.2"}, ["192.0.2.9/32"])
     first = await helper.hear()
     assert clock() - began < 0.05
-    assert first == {"sequence": 1, "announce": {V4: "10.0.2.2"}, "known": [V4, "192.0.2.9/32"]}
-    for _ in range(3):
-        assert await helper.hear() == first
+    assert first == {"sequence": 1, "beat": 0, "announce": {V4: "10.0.2.2"}, "known": [V4, "192.0.2.9/32"]}
+    for beat in (1, 2, 3):
+        assert await helper.hear() == first | {"beat": beat}
     assert 0.4 < clock() - began < 1.0
     lease.want({}, ["192.0.2.9/32"])
     assert (await helper.hear())["sequence"] == 2

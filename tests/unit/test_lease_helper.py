@@ -115,9 +115,12 @@ class Controller:
         said: dict[str, Any] = json.loads(self.file.readline())
         return said
 
-    def want(self, routes: dict[str, str], known: list[str] | None = None) -> None:
+    def want(self, routes: dict[str, str], known: list[str] | None = None, beat: int = 0) -> None:
         self.sequence += 1
-        message = {"sequence": self.sequence, "announce": routes, "known": known or []}
+        self.renew(routes, known, beat)
+
+    def renew(self, routes: dict[str, str], known: list[str] | None = None, beat: int = 0) -> None:
+        message = {"sequence": self.sequence, "beat": beat, "announce": routes, "known": known or []}
         assert self.connection
         self.connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -154,14 +157,37 @@ def exabgp(path: Path) -> Iterator[Exabgp]:
 
 
 def test_it_follows_and_confirms(controller: Controller, exabgp: Exabgp) -> None:
-    assert controller.accept() == {"sequence": 0, "announced": None, "errors": 0}
+    assert controller.accept() == {"sequence": 0, "beat": 0, "announced": None, "errors": 0}
     controller.want({V4: "10.0.2.2"}, [V4, V6])
     assert exabgp.next().startswith(f"withdraw route {V6}")
     assert exabgp.next().startswith(f"announce route {V4}")
-    assert controller.hear() == {"sequence": 1, "announced": [V4], "errors": 0}
+    assert controller.hear() == {"sequence": 1, "beat": 0, "announced": [V4], "errors": 0}
     exabgp.answer = b"error\n"
     controller.want({})
-    assert controller.hear() == {"sequence": 2, "announced": [], "errors": 1}
+    assert controller.hear() == {"sequence": 2, "beat": 0, "announced": [], "errors": 1}
+
+
+def test_every_fifth_renewal_asks_whether_exabgp_still_answers(controller: Controller, exabgp: Exabgp) -> None:
+    controller.accept()
+    controller.want({V4: "10.0.2.2"})
+    exabgp.next()
+    assert controller.hear()["beat"] == 0
+    for beat in range(1, 5):
+        controller.renew({V4: "10.0.2.2"}, beat=beat)
+    controller.renew({V4: "10.0.2.2"}, beat=5)
+    assert exabgp.next() == "version"
+    assert controller.hear() == {"sequence": 1, "beat": 5, "announced": [V4], "errors": 0}
+
+
+def test_an_exabgp_that_hangs_leaves_the_renewals_unconfirmed(controller: Controller, exabgp: Exabgp) -> None:
+    controller.accept()
+    exabgp.answer = b""
+    controller.want({}, beat=5)
+    assert exabgp.next() == "version"
+    assert controller.connection
+    controller.connection.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        controller.hear()
 
 
 def test_it_confirms_only_what_exabgp_has_answered(controller: Controller, exabgp: Exabgp) -> None:

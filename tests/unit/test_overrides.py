@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from controller.overrides import Overrides
 
 
@@ -23,3 +25,22 @@ def test_a_damaged_file_overrides_nothing(tmp_path: Path) -> None:
     for text in ("", "[1]", "{"):
         path.write_text(text)
         assert Overrides(path).drained == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"drained": 5}',
+        '{"drained": null}',
+        '{"drained": "web1", "drain_self": "no"}',
+        "[1]",
+        "[" * 200_000,
+        "junk",
+        "",
+    ],
+)
+def test_what_is_not_overrides_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "overrides.json"
+    path.write_text(text)
+    overrides = Overrides(path)
+    assert (overrides.drained, overrides.drain_self) == (frozenset(), False)

@@ -103,3 +103,17 @@ def test_a_private_file_is_replaced_whole(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
     write_private(path, "[")
     assert read_json(path) is None
+
+
+def test_the_files_of_a_program_that_lives_are_not_removed(base: Path) -> None:
+    run_dir = RunDir("lb1")
+    run_dir.create()
+    write_private(run_dir.announced, "[]")
+    living = PidFile(run_dir.forwarder_pid)
+    living.lock()
+    run_dir.remove()
+    assert run_dir.announced.exists()
+    assert run_dir.forwarder_pid.exists()
+    living.release()
+    run_dir.remove()
+    assert not run_dir.announced.exists()
