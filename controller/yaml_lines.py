@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 
 import yaml
 
@@ -51,9 +52,9 @@ class Document:
 def read(path: Path) -> Document:
     """The document of a file; raises ConfigError when it cannot be read to its end."""
     file = str(path)
-    if path.exists() and not path.is_file():  # a pipe or a device could keep the reader for ever
-        raise ConfigError([Problem(file, 0, "", "is not a regular file; write the path of one")])
     try:
+        if not S_ISREG(path.stat().st_mode):  # a pipe or a device could keep the reader for ever
+            raise ConfigError([Problem(file, 0, "", "is not a regular file; write the path of one")])
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8")
