@@ -6,6 +6,10 @@ enum {
 	ETHERNET_HEADER = 14,
 	ETHERTYPE_IPV4 = 0x0800,
 	ETHERTYPE_IPV6 = 0x86dd,
+	ETHERTYPE_VLAN = 0x8100,
+	ETHERTYPE_QINQ = 0x88a8,
+	VLAN_TAG = 4,
+	MAX_TAGS = 2,
 	IPV4_HEADER = 20,
 	IPV6_HEADER = 40,
 	TCP_HEADER = 20,
@@ -115,18 +119,30 @@ static enum parse_result parse_ipv6(struct packet_view *v)
 	return skip_extension_headers(v, ip[6]);
 }
 
+static bool is_tag(uint16_t ethertype)
+{
+	return ethertype == ETHERTYPE_VLAN || ethertype == ETHERTYPE_QINQ;
+}
+
 enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view)
 {
+	uint16_t l3 = ETHERNET_HEADER;
+
 	if (available < ETHERNET_HEADER)
 		return PARSE_MALFORMED;
-	view->l3 = ETHERNET_HEADER;
-	view->ip = frame + ETHERNET_HEADER;
-	view->ip_length = length - ETHERNET_HEADER;
-	view->available = available - ETHERNET_HEADER;
+	for (int tags = 0; tags < MAX_TAGS && is_tag(read16(frame + l3 - 2)); tags++) {
+		l3 += VLAN_TAG;
+		if (available < l3)
+			return PARSE_MALFORMED;
+	}
+	view->l3 = l3;
+	view->ip = frame + l3;
+	view->ip_length = length - l3;
+	view->available = available - l3;
 	view->has_ports = false;
 	view->tcp_flags = 0;
 	view->destination_port = 0;
-	switch (read16(frame + 12)) {
+	switch (read16(frame + l3 - 2)) {
 	case ETHERTYPE_IPV4:
 		return parse_ipv4(view);
 	case ETHERTYPE_IPV6:

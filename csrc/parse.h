@@ -22,7 +22,7 @@ struct packet_view {
 	const uint8_t *ip;    // first byte of the IP header
 	uint32_t ip_length;   // of the whole IP packet, Ethernet padding excluded
 	uint32_t available;   // bytes from `ip` that may be read
-	uint16_t l3;          // offset of `ip` in the frame
+	uint16_t l3;          // offset of `ip` in the frame: the Ethernet header and at most two VLAN tags
 	uint16_t l4;          // offset of the transport header from `ip`
 	uint8_t version;      // 4 or 6
 	uint8_t protocol;     // of the transport header, behind IPv6 extension headers

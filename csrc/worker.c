@@ -190,6 +190,7 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	uint64_t hop = __atomic_load_n(&w->next_hops[backend->next_hop].word, __ATOMIC_RELAXED);
 	const struct egress *egress = &w->egress[hop >> 48 & (MAX_PORTS - 1)];
 	uint16_t outer = backend->outer.length;
+	uint16_t tags = v->l3 - RTE_ETHER_HDR_LEN;
 	uint8_t *frame;
 
 	if (hop >> 63 == 0)
@@ -197,16 +198,20 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	if (v->ip_length + outer > egress->mtu)
 		return FATE_TOO_BIG;
 	cut_padding(m, v->l3 + v->ip_length);
-	frame = (uint8_t *)rte_pktmbuf_prepend(m, (uint16_t)(RTE_ETHER_HDR_LEN + outer - v->l3));
+	frame = (uint8_t *)rte_pktmbuf_prepend(m, outer);
 	if (frame == NULL)
 		return FATE_NO_HEADROOM;
 	memcpy(frame, &hop, RTE_ETHER_ADDR_LEN);
 	memcpy(frame + RTE_ETHER_ADDR_LEN, egress->mac, RTE_ETHER_ADDR_LEN);
-	frame[12] = outer == ENCAP_IPV4 ? 0x08 : 0x86;
-	frame[13] = outer == ENCAP_IPV4 ? 0x00 : 0xdd;
-	encap_write(&backend->outer, frame + RTE_ETHER_HDR_LEN, v, w->ip_id, job->hash & 0xfffff);
+	if (tags > 0) // it leaves by the VLAN it came from
+		memmove(frame + 2 * RTE_ETHER_ADDR_LEN, frame + outer + 2 * RTE_ETHER_ADDR_LEN, tags);
+	frame[v->l3 - 2] = outer == ENCAP_IPV4 ? 0x08 : 0x86;
+	frame[v->l3 - 1] = outer == ENCAP_IPV4 ? 0x00 : 0xdd;
+	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
+		m->ol_flags |= RTE_MBUF_F_TX_VLAN; // the driver took the tag off, and puts it back
+	encap_write(&backend->outer, frame + v->l3, v, w->ip_id, job->hash & 0xfffff);
 	w->ip_id = (uint16_t)(w->ip_id + (v->dont_fragment ? 0 : w->ip_id_step));
-	note->inner = (uint8_t)(RTE_ETHER_HDR_LEN + outer);
+	note->inner = (uint8_t)(v->l3 + outer);
 	m->port = hop >> 48 & (MAX_PORTS - 1);
 	return GO_ON;
 }

@@ -82,19 +82,25 @@ struct outcome {
 	struct packet_view view; // its `ip` must not be followed: the frame is gone
 };
 
-// `available` bytes of the frame stand at the very end of a block. A transport is looked at only behind good IP.
-static struct outcome parse_part(const struct frame *f, uint32_t available)
+// `available` bytes of the frame stand at the very end of a block; good IP is found at `l3`, and only behind it a
+// transport is looked at.
+static struct outcome parse_at(const struct frame *f, uint32_t available, uint32_t l3)
 {
 	uint8_t *bytes = at_end_of_block(f->bytes, available);
 	struct outcome o = {.transport = PARSE_OK};
 
 	o.ip = parse_ip(bytes, available, f->length, &o.view);
 	if (o.ip == PARSE_OK) {
-		assert_ptr_equal(o.view.ip, bytes + ETH);
+		assert_ptr_equal(o.view.ip, bytes + l3);
 		o.transport = parse_transport(&o.view);
 	}
 	free(bytes);
 	return o;
+}
+
+static struct outcome parse_part(const struct frame *f, uint32_t available)
+{
+	return parse_at(f, available, ETH);
 }
 
 // Bytes from the transport header on that belong to the packet and may be read.
@@ -350,7 +356,7 @@ static void ipv4_options_are_skipped_up_to_60_bytes(void **state)
 
 static void other_ethertypes_are_not_ip(void **state)
 {
-	static const uint16_t types[] = {0x0806, 0x8100, 0x88a8, 0x88cc, 0x0000, 0x05dc, 0x0801, 0x86dc, 0xffff};
+	static const uint16_t types[] = {0x0806, 0x9100, 0x88cc, 0x0000, 0x05dc, 0x0801, 0x86dc, 0xffff};
 
 	(void)state;
 	for (size_t i = 0; i < COUNT(types); i++) {
@@ -360,6 +366,52 @@ static void other_ethertypes_are_not_ip(void **state)
 		assert_int_equal(parse(&f).ip, PARSE_NOT_IP);
 		f.length = ETH;
 		assert_int_equal(parse(&f).ip, PARSE_NOT_IP);
+	}
+}
+
+// Put a VLAN tag of this type behind the MACs.
+static void put_tag(struct frame *f, uint16_t type)
+{
+	memmove(f->bytes + 16, f->bytes + 12, f->length - 12);
+	put_be16(f->bytes + 12, type);
+	put_be16(f->bytes + 14, 0xe005);
+	f->length += 4;
+}
+
+static void packets_are_found_behind_at_most_two_tags(void **state)
+{
+	static const uint16_t types[] = {0x8100, 0x88a8};
+
+	(void)state;
+	for (int base = 0; base < BASES; base++)
+		for (size_t i = 0; i < COUNT(types); i++) {
+			struct frame f = good((enum base)base);
+
+			for (uint32_t tags = 1; tags <= 2; tags++) {
+				struct outcome o;
+
+				put_tag(&f, types[(i + tags) % 2]);
+				o = parse_at(&f, f.length, ETH + 4 * tags);
+				assert_int_equal(o.ip, PARSE_OK);
+				assert_int_equal(o.transport, PARSE_OK);
+				assert_true(o.view.has_ports && o.view.l3 == ETH + 4 * tags);
+				assert_int_equal(o.view.ip_length, f.length - ETH - 4 * tags);
+			}
+			put_tag(&f, types[i]);
+			assert_int_equal(parse_at(&f, f.length, 0).ip, PARSE_NOT_IP);
+		}
+}
+
+static void a_frame_cut_inside_its_tags_is_malformed(void **state)
+{
+	(void)state;
+	for (uint32_t tags = 1; tags <= 2; tags++) {
+		struct frame f = good(TCP4);
+
+		for (uint32_t i = 0; i < tags; i++)
+			put_tag(&f, 0x8100);
+		for (f.length = ETH; f.length < ETH + 4 * tags; f.length++)
+			assert_int_equal(parse_at(&f, f.length, 0).ip, PARSE_MALFORMED);
 	}
 }
 
@@ -672,6 +724,8 @@ int main(void)
 		cmocka_unit_test(only_headers_must_be_in_the_first_buffer),
 		cmocka_unit_test(ipv4_options_are_skipped_up_to_60_bytes),
 		cmocka_unit_test(other_ethertypes_are_not_ip),
+		cmocka_unit_test(packets_are_found_behind_at_most_two_tags),
+		cmocka_unit_test(a_frame_cut_inside_its_tags_is_malformed),
 		cmocka_unit_test(protocols_without_ports_are_good_without_ports),
 		cmocka_unit_test(extension_headers_are_walked_to_the_transport),
 		cmocka_unit_test(extension_headers_cut_by_the_payload_length_are_malformed),

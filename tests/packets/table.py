@@ -15,6 +15,7 @@ Frame = Packet | bytes
 Frames = Frame | Sequence[Frame]
 
 ETHERNET, IPV4, IPV6, GRE = 14, 20, 40, 4
+TAGS = (b"\x81\x00", b"\x88\xa8")
 
 
 def frames(given: Frames | None) -> list[bytes]:
@@ -28,7 +29,10 @@ def frames(given: Frames | None) -> list[bytes]:
 
 def inner_bytes(frame: bytes) -> int:
     """Length of the inner packet of a frame that was sent."""
-    return len(frame) - ETHERNET - (IPV4 if frame[12:14] == b"\x08\x00" else IPV6) - GRE
+    at = ETHERNET
+    while frame[at - 2 : at] in TAGS:
+        at += 4
+    return len(frame) - at - (IPV4 if frame[at - 2 : at] == b"\x08\x00" else IPV6) - GRE
 
 
 @dataclass(frozen=True)

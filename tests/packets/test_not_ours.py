@@ -1,6 +1,6 @@
 """What is not for a vip: passed to the kernel where the port has a kernel side, else dropped as `not_vip`.
 
-Untagged Ethernet only; no answer to an echo yet: both are `not_vip` here and now.
+No answer to an echo yet: it is `not_vip` here and now.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ FOREIGN = [
     foreign("a frame of an unknown type", ether(b"hello", type=0x88CC)),
     foreign("a frame of an unknown type and nothing else", ether(type=0x9000)),
     foreign("an 802.3 frame with its length for a type", Dot3(src=GATEWAY_MAC, dst=NODE_MAC) / (b"\x42" * 46)),
-    foreign("a frame with a VLAN tag, for now", ether(Dot1Q(vlan=5) / tcp())),
-    foreign("a frame with two VLAN tags, for now", ether(Dot1AD(vlan=5) / Dot1Q(vlan=6) / tcp())),
+    foreign("a frame with a VLAN tag to another address", ether(Dot1Q(vlan=5) / tcp(ELSEWHERE))),
+    foreign("a frame with three VLAN tags", ether(Dot1AD(vlan=5) / Dot1Q(vlan=6) / Dot1Q(vlan=7) / tcp())),
     foreign("MPLS", Ether(src=GATEWAY_MAC, dst=NODE_MAC, type=0x8847) / MPLS(label=3, s=1) / tcp()),
 ]
 
