@@ -15,11 +15,13 @@ SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if os.env
 COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 
 DATAPLANE_SOURCES = [
+    "answer.c",
     "conn_table.c",
     "counters.c",
     "dataplane.c",
     "encap.c",
     "handles.c",
+    "icmp.c",
     "muxing.c",
     "packet_pool.c",
     "parse.c",

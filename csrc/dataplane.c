@@ -76,6 +76,7 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	w->ip_id = (uint16_t)i;
 	for (w->ip_id_step = 1; w->ip_id_step < c->workers; w->ip_id_step *= 2)
 		; // a power of two, so that the steps of different workers never meet when they come round
+	worker_tick(w, 1);
 	d->steering.to_worker[i] = w->in;
 	d->muxing.from_worker[i] = w->out;
 	return 0;

@@ -20,6 +20,7 @@ enum fate_kind { FORWARDED, ANSWERED, PASSED, DROPPED };
 	X(MALFORMED, malformed, DROPPED)                    /* a header contradicts itself or the frame */             \
 	X(TTL_EXPIRED, ttl_expired, DROPPED)                /* arrived with TTL or hop limit 0 */                      \
 	X(TOO_BIG, too_big, DROPPED)                        /* larger than the egress MTU, and not answered */         \
+	X(ECHO_SUPPRESSED, echo_suppressed, DROPPED)        /* an echo request that may not be answered: rate, source */ \
 	X(FRAGMENT_UNMATCHED, fragment_unmatched, DROPPED)  /* a fragment whose flow is not known */                   \
 	X(RING_FULL, ring_full, DROPPED)                    /* no worker had room */                                   \
 	X(TRANSMIT_FULL, transmit_full, DROPPED)            /* the transmit side had no room */                        \

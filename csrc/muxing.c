@@ -14,6 +14,8 @@ static void count_departure(struct muxing *x, const struct departure *d)
 	struct traffic *backend = &x->backends[d->note.backend];
 
 	count(&x->stats.fates[d->note.fate], 1);
+	if (d->note.flags & PACKET_ANSWER)
+		return;
 	count(&vip->packets, 1);
 	count(&vip->bytes, d->bytes);
 	count(&backend->packets, 1);

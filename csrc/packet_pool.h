@@ -20,6 +20,7 @@ enum { POOL_CACHE = 256, POOL_WITH_CACHE = 4 * POOL_CACHE };
 enum packet_flags {
 	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart
 	PACKET_SPILLED = 2, // its worker was full: another worker has it and must not track its flow
+	PACKET_ANSWER = 4,  // to its sender: no vip's or backend's traffic
 };
 
 // Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.
@@ -37,6 +38,24 @@ static_assert(sizeof(struct packet_note) == sizeof(((struct rte_mbuf *)0)->hash)
 static inline struct packet_note *packet_note(struct rte_mbuf *m)
 {
 	return (struct packet_note *)&m->hash;
+}
+
+// Keep the first `bytes` of a packet, of at least as many, and the buffers that they are in.
+static inline void packet_cut(struct rte_mbuf *m, uint32_t bytes)
+{
+	struct rte_mbuf *last = m;
+	uint32_t left = bytes;
+
+	if (m->pkt_len == bytes)
+		return;
+	m->pkt_len = bytes;
+	for (m->nb_segs = 1; left > last->data_len; m->nb_segs++) {
+		left -= last->data_len;
+		last = last->next;
+	}
+	last->data_len = (uint16_t)left;
+	rte_pktmbuf_free(last->next);
+	last->next = NULL;
 }
 
 struct packet_pool {

@@ -184,6 +184,7 @@ enum parse_result parse_transport(struct packet_view *v)
 	memcpy(ports, l4, sizeof(ports));
 	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), ports[0], ports[1],
 		      v->protocol);
+	v->flow_protocol = v->protocol;
 	v->destination_port = ntohs(ports[1]);
 	v->has_ports = true;
 	if (v->protocol == IPPROTO_TCP ? tcp_fits(v, l4, bytes) : udp_fits(v, l4, bytes))

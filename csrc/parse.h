@@ -26,13 +26,14 @@ struct packet_view {
 	uint16_t l4;          // offset of the transport header from `ip`
 	uint8_t version;      // 4 or 6
 	uint8_t protocol;     // of the transport header, behind IPv6 extension headers
+	uint8_t flow_protocol; // of the flow that the packet belongs to; another one only for ICMP errors (icmp.h)
 	uint8_t traffic_class; // DSCP and ECN
 	uint8_t ttl;          // TTL or hop limit
 	uint8_t tcp_flags;
 	bool dont_fragment; // IPv4 DF; true for IPv6
 	bool fragment;      // part of a fragmented datagram, first or later
 	bool has_ports;     // TCP or UDP with its ports at hand
-	struct flow_key key; // complete when has_ports
+	struct flow_key key;  // complete when has_ports
 	uint16_t destination_port; // host order
 };
 

@@ -39,6 +39,7 @@ static int build_vip(struct state *s, uint32_t position, const struct vip_spec *
 {
 	struct vip *vip = &s->vips[position];
 	uint64_t *usable = s->usable + (size_t)position * words;
+	int rc;
 
 	if (spec->id >= CONN_MAX_VIPS || (spec->address_length != 4 && spec->address_length != 16))
 		return -EINVAL;
@@ -59,8 +60,11 @@ static int build_vip(struct state *s, uint32_t position, const struct vip_spec *
 		.slots = spec->slots,
 		.usable = usable,
 	};
-	return vip_table_add(&s->vip_table, spec->address, spec->address_length, spec->protocol, spec->port,
-			     (int32_t)position);
+	rc = vip_table_add(&s->vip_table, spec->address, spec->address_length, spec->protocol, spec->port,
+			   (int32_t)position);
+	if (rc == 0 && spec->table_size > 0)
+		vip_table_mark_served(&s->vip_table, spec->address, spec->address_length);
+	return rc;
 }
 
 struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,

@@ -1,5 +1,6 @@
 #include "steering.h"
 
+#include "icmp.h"
 #include "parse.h"
 
 // Packets of the pool that are neither on the road nor promised to a ring.
@@ -25,7 +26,8 @@ static void grant(const struct steering *s, struct receive_ring *ring)
 	receive_ring_reserve(ring, credit < share ? credit : share);
 }
 
-// The note of a packet of our own names the worker; others go by flow, fragments and port-less protocols by addresses.
+// The note of a packet of our own names the worker; others go by flow, ICMP errors by the flow they are about, fragments
+// and other protocols by addresses.
 static uint32_t choose_worker(const struct steering *s, const struct rte_mbuf *m)
 {
 	const struct packet_note *note = (const struct packet_note *)&m->hash;
@@ -36,7 +38,7 @@ static uint32_t choose_worker(const struct steering *s, const struct rte_mbuf *m
 	if (parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &view) != PARSE_OK ||
 	    parse_transport(&view) != PARSE_OK)
 		return 0; // any worker can tell what is wrong with it
-	if (!view.has_ports)
+	if (!view.has_ports && !(icmp_is(&view) && icmp_kind(&view) == ICMP_ERROR && icmp_quoted_flow(&view)))
 		flow_key_fill(&view.key, view_source(&view), view_destination(&view), view_address_length(&view), 0, 0,
 			      view.protocol);
 	return steering_worker(s, &view.key);

@@ -69,7 +69,9 @@ int vip_table_add(struct vip_table *t, const uint8_t *address, uint8_t address_l
 		return -EEXIST;
 	vip.position = position;
 	*at = vip;
-	*probe(t, &owner) = owner;
+	at = probe(t, &owner);
+	if (at->address_length == 0)
+		*at = owner;
 	return 0;
 }
 
@@ -91,4 +93,18 @@ bool vip_table_owns(const struct vip_table *t, const uint8_t *address, uint8_t a
 	struct vip_entry wanted = key_of(address, address_length, 0, 0);
 
 	return probe(t, &wanted)->address_length != 0;
+}
+
+void vip_table_mark_served(struct vip_table *t, const uint8_t *address, uint8_t address_length)
+{
+	struct vip_entry wanted = key_of(address, address_length, 0, 0);
+
+	probe(t, &wanted)->served = true;
+}
+
+bool vip_table_served(const struct vip_table *t, const uint8_t *address, uint8_t address_length)
+{
+	struct vip_entry wanted = key_of(address, address_length, 0, 0);
+
+	return probe(t, &wanted)->served;
 }

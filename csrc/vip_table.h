@@ -15,6 +15,7 @@ struct vip_entry {
 	uint8_t protocol;       // 0 = the entry that says only: this address is a vip's
 	uint8_t address_length; // 4 or 16; 0 = a free entry
 	int32_t position;
+	bool served; // in the entry that says only whose address it is: a vip of it takes new flows
 };
 
 struct vip_table {
@@ -33,6 +34,12 @@ int vip_table_add(struct vip_table *t, const uint8_t *address, uint8_t address_l
 // The vip of exactly this port, else the one of any port, else VIP_NONE.
 int32_t vip_table_find(const struct vip_table *t, const uint8_t *address, uint8_t address_length, uint8_t protocol,
 		       uint16_t port);
+
+// Note that a vip of this address takes new flows. The address must have been added.
+void vip_table_mark_served(struct vip_table *t, const uint8_t *address, uint8_t address_length);
+
+// Whether a vip of this address takes new flows.
+bool vip_table_served(const struct vip_table *t, const uint8_t *address, uint8_t address_length);
 
 // Whether any vip has this address.
 bool vip_table_owns(const struct vip_table *t, const uint8_t *address, uint8_t address_length);

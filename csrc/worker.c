@@ -4,10 +4,14 @@
 
 #include <rte_ether.h>
 
+#include "answer.h"
+#include "icmp.h"
 #include "parse.h"
 
 enum {
 	GO_ON = FATE_COUNT,    // no fate yet
+	REPLIED,               // among the answers now; muxing counts its fate
+	ANSWERS_PER_SECOND = 1000,
 	SWEEP_SECONDS = 60,    // a whole round of the connection table
 	FLUSH_PER_TURN = 256, // buckets, likewise
 	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
@@ -35,8 +39,42 @@ static int without_vip(const struct worker *w, const struct state *s, const stru
 	return fate;
 }
 
+// ICMP for a vip's address: errors go with the flow that they quote, echo requests are answered while a vip is served.
+static int classify_icmp(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+{
+	struct packet_view *v = &job->view;
+	int32_t position;
+
+	if (s == NULL || !vip_table_owns(&s->vip_table, view_destination(v), view_address_length(v)))
+		return not_ours(w, m);
+	switch (icmp_kind(v)) {
+	case ICMP_BROKEN:
+		return FATE_MALFORMED;
+	case ICMP_OTHER:
+		return FATE_NOT_VIP;
+	case ICMP_ECHO:
+		if (v->ttl == 0)
+			return FATE_TTL_EXPIRED;
+		if (!vip_table_served(&s->vip_table, view_destination(v), view_address_length(v)))
+			return FATE_NO_BACKEND;
+		return answer_echo(w, m, v) ? REPLIED : FATE_ECHO_SUPPRESSED;
+	case ICMP_ERROR:
+		break;
+	}
+	if (!icmp_quoted_flow(v))
+		return FATE_NOT_VIP;
+	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->flow_protocol,
+				  v->destination_port);
+	if (position == VIP_NONE)
+		return FATE_NOT_VIP;
+	if (v->ttl == 0)
+		return FATE_TTL_EXPIRED;
+	job->vip = &s->vips[position];
+	return GO_ON;
+}
+
 // Precedence of fates as in DESIGN 4.
-static int classify(const struct worker *w, const struct state *s, const struct rte_mbuf *m, struct job *job)
+static int classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
 	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v);
@@ -52,6 +90,8 @@ static int classify(const struct worker *w, const struct state *s, const struct 
 		return without_vip(w, s, m, v, FATE_MALFORMED);
 	if (v->fragment)
 		return without_vip(w, s, m, v, FATE_FRAGMENT_UNMATCHED);
+	if (icmp_is(v))
+		return classify_icmp(w, s, m, job);
 	if (s == NULL || !v->has_ports)
 		return without_vip(w, s, m, v, FATE_NOT_VIP);
 	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->protocol,
@@ -79,7 +119,8 @@ static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_m
 		int fate = classify(w, s, burst[i], job);
 
 		if (fate != GO_ON) {
-			packet_end(&w->stats, w->collector, burst[i], (enum fate)fate);
+			if (fate != REPLIED)
+				packet_end(&w->stats, w->collector, burst[i], (enum fate)fate);
 			continue;
 		}
 		job->hash = flow_hash(&w->key, &job->view.key);
@@ -96,6 +137,14 @@ static enum conn_state first_state(const struct packet_view *v)
 	return (v->tcp_flags & TCP_FIN) != 0 ? CONN_CLOSING : CONN_HALF_OPEN;
 }
 
+static uint16_t by_table(const struct worker *w, const struct job *job)
+{
+	const struct vip *vip = job->vip;
+	uint64_t hash = vip->client_affinity ? flow_client_hash(&w->key, &job->view.key) : job->hash;
+
+	return vip->slots[flow_slot(hash, vip->table_size)];
+}
+
 // The Maglev table's choice, remembered when it may be.
 static int decide_new(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note,
 		      bool rewrite)
@@ -103,13 +152,12 @@ static int decide_new(struct worker *w, const struct state *s, const struct job 
 	const struct vip *vip = job->vip;
 	const struct packet_view *v = &job->view;
 	struct conn_entry entry = {.vip = vip->id, .state = first_state(v)};
-	uint64_t slot_hash = job->hash;
 
 	if (vip->table_size == 0)
 		return FATE_NO_BACKEND;
-	if (vip->client_affinity)
-		slot_hash = flow_client_hash(&w->key, &v->key);
-	note->backend = vip->slots[flow_slot(slot_hash, vip->table_size)];
+	note->backend = by_table(w, job);
+	if (icmp_is(v))
+		return FATE_ICMP_ERROR; // about a flow that this worker does not know: nothing to remember
 	if (note->flags & (PACKET_OWN | PACKET_SPILLED))
 		return FATE_HASH_UNTRACKED;
 	if ((v->tcp_flags & TCP_RST) != 0)
@@ -130,13 +178,14 @@ static int decide(struct worker *w, const struct state *s, const struct job *job
 	note->vip = job->vip->id;
 	if ((note->flags & PACKET_OWN) == 0)
 		way = conn_lookup(&w->table, job->hash, job->vip->id, w->now, &found);
-	if (way >= 0 && !conn_starts_anew(&found, job->view.tcp_flags) &&
-	    vip_may_use(job->vip, s, found.backend, found.generation)) {
-		conn_seen(&w->table, job->hash, way, &found, job->view.tcp_flags, w->now);
-		note->backend = found.backend;
-		return FATE_CONN_HIT;
-	}
-	return decide_new(w, s, job, note, way >= 0);
+	if (way < 0 || conn_starts_anew(&found, job->view.tcp_flags) ||
+	    !vip_may_use(job->vip, s, found.backend, found.generation))
+		return decide_new(w, s, job, note, way >= 0);
+	note->backend = found.backend;
+	if (icmp_is(&job->view))
+		return FATE_ICMP_ERROR; // says nothing of how the flow fares
+	conn_seen(&w->table, job->hash, way, &found, job->view.tcp_flags, w->now);
+	return FATE_CONN_HIT;
 }
 
 // Vips and hashes -> backends, in the packets' notes.
@@ -164,22 +213,12 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 	return kept;
 }
 
-// What stands behind the IP packet in its frame is not the packet's, in however many buffers it is.
-static void cut_padding(struct rte_mbuf *m, uint32_t length)
+// Without DF the sender asked us to fragment; an error is never answered by another; a canary has no sender.
+static bool may_answer_too_big(const struct rte_mbuf *m, const struct packet_view *v)
 {
-	struct rte_mbuf *last = m;
-	uint32_t left = length;
+	const struct packet_note *note = (const struct packet_note *)&m->hash;
 
-	if (m->pkt_len == length)
-		return;
-	for (m->nb_segs = 1; left > last->data_len; m->nb_segs++) {
-		left -= last->data_len;
-		last = last->next;
-	}
-	last->data_len = (uint16_t)left;
-	rte_pktmbuf_free(last->next);
-	last->next = NULL;
-	m->pkt_len = length;
+	return v->dont_fragment && !icmp_is(v) && (note->flags & PACKET_OWN) == 0;
 }
 
 static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
@@ -196,8 +235,8 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	if (hop >> 63 == 0)
 		return FATE_NO_NEIGHBOR;
 	if (v->ip_length + outer > egress->mtu)
-		return FATE_TOO_BIG;
-	cut_padding(m, v->l3 + v->ip_length);
+		return may_answer_too_big(m, v) && answer_too_big(w, m, v, egress->mtu - outer) ? REPLIED : FATE_TOO_BIG;
+	packet_cut(m, v->l3 + v->ip_length); // Ethernet padding is not the packet's
 	frame = (uint8_t *)rte_pktmbuf_prepend(m, outer);
 	if (frame == NULL)
 		return FATE_NO_HEADROOM;
@@ -227,7 +266,7 @@ static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_m
 
 		if (fate == GO_ON)
 			burst[kept++] = burst[i];
-		else
+		else if (fate != REPLIED)
 			packet_end(&w->stats, w->collector, burst[i], (enum fate)fate);
 	}
 	return kept;
@@ -250,7 +289,16 @@ void worker_tick(struct worker *w, uint32_t now)
 	if (now - w->now > LONGEST_TIMER)
 		conn_sweep(&w->table, w->table.bucket_count, w->now + LONGEST_TIMER + 1);
 	w->now = now;
+	w->answers_left = ANSWERS_PER_SECOND;
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
+}
+
+static void pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
+{
+	unsigned int sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
+
+	for (; sent < n; sent++)
+		packet_end(&w->stats, w->collector, packets[sent], FATE_TRANSMIT_FULL);
 }
 
 uint32_t worker_turn(struct worker *w)
@@ -260,16 +308,15 @@ uint32_t worker_turn(struct worker *w)
 	const struct state *s = state_acquire(w->state);
 	uint16_t received = (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)burst, BURST, NULL);
 	uint16_t n = received;
-	unsigned int sent;
 
 	housekeeping(w);
 	if (n == 0)
 		return 0;
+	w->answer_count = 0;
 	n = parse_pass(w, s, burst, jobs, n);
 	n = decide_pass(w, s, burst, jobs, n);
 	n = encap_pass(w, s, burst, jobs, n);
-	sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)burst, n, NULL);
-	for (; sent < n; sent++)
-		packet_end(&w->stats, w->collector, burst[sent], FATE_TRANSMIT_FULL);
+	pass_on(w, burst, n);
+	pass_on(w, w->answers, w->answer_count);
 	return received;
 }

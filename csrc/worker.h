@@ -37,6 +37,9 @@ struct worker {
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
 	uint16_t ip_id;              // next outer IPv4 id; workers count in steps, so that no two use the same one
 	uint16_t ip_id_step;
+	uint32_t answers_left;       // of this second
+	uint16_t answer_count;
+	struct rte_mbuf *answers[BURST]; // of this turn, to be sent back (answer.h)
 	uint32_t flush_at; // bucket where the flush under way goes on
 	uint32_t flush; // backend + 1 to be forgotten: set by a control thread, cleared by the worker
 } __attribute__((aligned(64)));

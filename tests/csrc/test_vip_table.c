@@ -100,6 +100,29 @@ static void an_address_is_owned_when_any_vip_has_it(void **state)
 	vip_table_free(&t);
 }
 
+static void an_address_is_served_when_any_vip_of_it_is(void **state)
+{
+	struct vip_table t;
+
+	(void)state;
+	assert_int_equal(vip_table_create(&t, 4), 0);
+	assert_int_equal(vip_table_add(&t, A4, 4, TCP, 80, 0), 0);
+	assert_int_equal(vip_table_add(&t, B4, 4, TCP, 80, 1), 0);
+	assert_int_equal(vip_table_add(&t, A6, 16, UDP, 53, 2), 0);
+	assert_false(vip_table_served(&t, A4, 4));
+	assert_false(vip_table_served(&t, A6, 16));
+	vip_table_mark_served(&t, A4, 4);
+	vip_table_mark_served(&t, A4, 4);
+	assert_true(vip_table_served(&t, A4, 4));
+	assert_false(vip_table_served(&t, B4, 4));
+	assert_false(vip_table_served(&t, A6, 16));
+	assert_false(vip_table_served(&t, A4_AS_6, 16));
+	assert_int_equal(vip_table_add(&t, A4, 4, UDP, 80, 3), 0);
+	assert_true(vip_table_served(&t, A4, 4)); // a vip more takes nothing away
+	assert_int_equal(vip_table_find(&t, A4, 4, UDP, 80), 3);
+	vip_table_free(&t);
+}
+
 static void an_empty_table_has_nothing(void **state)
 {
 	struct vip_table t;
@@ -173,6 +196,7 @@ int main(void)
 		cmocka_unit_test(nothing_but_the_whole_triple_matches),
 		cmocka_unit_test(a_triple_given_twice_is_refused_and_changes_nothing),
 		cmocka_unit_test(an_address_is_owned_when_any_vip_has_it),
+		cmocka_unit_test(an_address_is_served_when_any_vip_of_it_is),
 		cmocka_unit_test(an_empty_table_has_nothing),
 		cmocka_unit_test(a_full_table_finds_all_its_vips_and_no_other),
 		cmocka_unit_test(addresses_are_read_to_their_length_only),

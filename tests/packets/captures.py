@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import ARP
 
 from packets.world import (
@@ -62,7 +62,7 @@ def read(path: Path) -> list[Record]:
 
 
 def templates() -> list[bytes]:
-    """A frame of every kind there is; TCP and UDP ones are varied by their source port."""
+    """A frame of every kind there is; those of a flow are varied by their client's port (client_port)."""
     packets = [
         *(
             tcp(dst, flags=flags)
@@ -82,6 +82,12 @@ def templates() -> list[bytes]:
         IP(src=CLIENT, dst=VIP, flags="MF") / UDP(dport=80) / bytes(64),
         IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(offset=9, nh=17) / bytes(64),
         IP(src=CLIENT, dst=VIP) / ICMP(),
+        IP(src=CLIENT, dst=VIP) / ICMP(id=7, seq=1) / b"abcdefghi",
+        IP(src=VIP, dst=VIP) / ICMP(),
+        IPv6(src=CLIENT6, dst=VIP6) / ICMPv6EchoRequest(id=7, seq=1, data=b"abcdefghi"),
+        IP(src=ELSEWHERE, dst=VIP) / ICMP(type=3, code=4) / bytes(tcp(CLIENT, 80, src=VIP))[:28],
+        IP(src=ELSEWHERE, dst=VIP) / ICMP(type=4) / bytes(tcp(CLIENT, 80, src=VIP))[:28],
+        IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460),
         IP(src=CLIENT, dst=VIP, version=5) / TCP(dport=80),
         IP(src=CLIENT, dst=VIP, chksum=1) / TCP(dport=80),
         IP(src=CLIENT, dst=VIP) / TCP(dport=80, dataofs=4),
@@ -89,6 +95,15 @@ def templates() -> list[bytes]:
     ]
     frames = [bytes(ether(packet)) for packet in packets]
     return [*frames, frames[0] + bytes(6), frames[0][:33], b"\0", frames[0][:12] + b"\x12\x34" + bytes(46)]
+
+
+def client_port(frame: bytes) -> int:
+    """Where the client's port stands in a frame: in an ICMP error it is the quoted packet's destination port."""
+    if frame[12:14] != b"\x08\x00":
+        return 54 if frame[20:21] != b"\x3a" else len(frame)
+    if frame[23:24] == b"\x01":
+        return 34 + 8 + 20 + 2 if frame[34:35] == b"\x03" else len(frame)
+    return 34
 
 
 def mixed(count: int, seed: int = 1) -> list[Record]:
@@ -100,8 +115,8 @@ def mixed(count: int, seed: int = 1) -> list[Record]:
     for _ in range(count):
         at += dice.randrange(1, 5_000_000) + (61 * NANOSECONDS if dice.random() < 0.001 else 0)
         frame = bytearray(dice.choice(kinds))
-        source_port = 34 if frame[12:14] == b"\x08\x00" else 54
-        if len(frame) > source_port + 8:
-            frame[source_port : source_port + 2] = (1024 + dice.randrange(50)).to_bytes(2, "big")
+        port, number = client_port(frame), dice.randrange(50)
+        if len(frame) >= port + 2:
+            frame[port : port + 2] = (1024 + number).to_bytes(2, "big")
         records.append((at, bytes(frame)))
     return records

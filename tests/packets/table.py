@@ -39,8 +39,8 @@ def inner_bytes(frame: bytes) -> int:
 class Row:
     """`fate` of each frame of `send`, or of all; `out` are the frames that must leave, byte for byte.
 
-    `vip` and `backend` are who must be counted, and nobody else is. `port` is where the frames arrive, `by` is the
-    port where they leave.
+    `vip` and `backend` are who must be counted for what is forwarded, and nobody else is; answers are nobody's.
+    `port` is where the frames arrive, `by` is the port where they leave.
     """
 
     description: str
@@ -68,7 +68,9 @@ class Row:
             assert [frame.hex() for frame in came] == [frame.hex() for frame in wanted]
         counted = _traffic(road) - traffic_before
         forwarded = sum(n for fate, n in self.expected_fates(len(send)).items() if FATE_KINDS[fate] == "forwarded")
-        assert counted == self._expected_traffic(forwarded, sum(inner_bytes(frame) for frame in expected))
+        assert forwarded in (0, len(expected)), "a row has answers or forwarded packets, not both"
+        octets = sum(inner_bytes(frame) for frame in expected) if forwarded else 0
+        assert counted == self._expected_traffic(forwarded, octets)
 
     def _expected_traffic(self, packets: int, octets: int) -> Counter[tuple[str, str | None, str]]:
         names = (("vip", self.vip), ("backend", self.backend))

@@ -1,6 +1,7 @@
 """What is not for a vip: passed to the kernel where the port has a kernel side, else dropped as `not_vip`.
 
-No answer to an echo yet: it is `not_vip` here and now.
+ICMP to a vip's address is here when it is neither an echo request (test_echo.py) nor an error about a flow of a vip
+(test_icmp_errors.py).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP
-from scapy.layers.inet6 import ICMPv6EchoRequest, ICMPv6ND_NS, IPv6
+from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NS, IPv6
 from scapy.layers.l2 import ARP, GRE, Dot1AD, Dot1Q, Dot3, Ether
 from scapy.layers.sctp import SCTP, SCTPChunkInit
 from scapy.packet import Packet
@@ -59,6 +60,9 @@ FOREIGN = [
     foreign("the vip as an IPv4-mapped IPv6 address", ether(tcp("::ffff:192.0.2.1"))),
     foreign("to the limited broadcast address", ether(udp("255.255.255.255", dport=67))),
     foreign("to a multicast group", ether(udp("224.0.0.5"))),
+    foreign("ICMP error to another address", ether(IP(src=CLIENT, dst=ELSEWHERE) / ICMP(type=3) / bytes(28))),
+    foreign("ICMPv6 echo to another address", ether(IPv6(src=CLIENT6, dst=ELSEWHERE6) / ICMPv6EchoRequest())),
+    foreign("ICMPv6 cut short to another address", ether(IPv6(src=CLIENT6, dst=ELSEWHERE6, nh=58) / b"\x80")),
     foreign("ICMP to another address", ether(IP(src=CLIENT, dst=ELSEWHERE) / ICMP())),
     foreign("neighbor solicitation", ether(IPv6(src=CLIENT6, dst="ff02::1:ff00:1") / ICMPv6ND_NS(tgt=VIP6))),
     foreign("TTL 0 to another address", ether(tcp(ELSEWHERE, ttl=0))),
@@ -81,12 +85,16 @@ OURS = [
     ours("the other protocol of a vip of any port, without a vip of its own", ether(udp(OVER6, dport=80))),
     ours("another port of an IPv6 vip's address", ether(tcp(VIP6, dport=443))),
     ours("TTL 0 to another port", ether(tcp(dport=81, ttl=0))),
-    ours("ICMP echo to a vip, for now", ether(IP(src=CLIENT, dst=VIP) / ICMP())),
-    ours("ICMPv6 echo to a vip, for now", ether(IPv6(src=CLIENT6, dst=VIP6) / ICMPv6EchoRequest())),
+    ours("ICMP echo reply to a vip", ether(IP(src=CLIENT, dst=VIP) / ICMP(type=0, id=7, seq=1))),
+    ours("ICMPv6 echo reply to a vip", ether(IPv6(src=CLIENT6, dst=VIP6) / ICMPv6EchoReply(id=7, seq=1))),
     ours(
-        "ICMP error to a vip, for now", ether(IP(src=ELSEWHERE, dst=VIP) / ICMP(type=3, code=4) / bytes(tcp())[:28])
+        "ICMP error about a packet that was sent to the vip, not by it",
+        ether(IP(src=ELSEWHERE, dst=VIP) / ICMP(type=3, code=4) / bytes(tcp())[:28]),
     ),
-    ours("ICMP to the address of a vip of any port", ether(IP(src=CLIENT, dst=ANY_PORT) / ICMP())),
+    ours("an ICMPv6 echo request in IPv4", ether(IP(src=CLIENT, dst=VIP, proto=58) / (b"\x80" + bytes(7)))),
+    ours("an ICMP echo request in IPv6", ether(IPv6(src=CLIENT6, dst=VIP6, nh=1) / ICMP())),
+    ours("ICMP timestamp to the address of a vip of any port", ether(IP(src=CLIENT, dst=ANY_PORT) / ICMP(type=13))),
+    ours("neighbor solicitation to a vip", ether(IPv6(src=CLIENT6, dst=VIP6) / ICMPv6ND_NS(tgt=VIP6))),
     ours("GRE to a vip", ether(IP(src=CLIENT, dst=VIP) / GRE() / tcp())),
     ours("IP in IP to a vip", ether(IP(src=CLIENT, dst=VIP) / tcp())),
     ours("SCTP to a vip", ether(IP(src=CLIENT, dst=VIP) / SCTP(dport=80) / SCTPChunkInit())),
@@ -115,7 +123,8 @@ def test_without_a_kernel_behind_the_port(road: Road, row: Row) -> None:
 def test_before_the_first_state_nothing_is_ours(make_road: Callable[..., Road], punts: bool) -> None:
     road = make_road(punts=punts)
     fate = "punt" if punts else "not_vip"
-    assert road.fates_of(*(bytes(ether(p)) for p in (tcp(), udp(), tcp(VIP6)))) == {fate: 3}
+    packets = (tcp(), udp(), tcp(VIP6), IP(src=CLIENT, dst=VIP) / ICMP(), IP(src=CLIENT, dst=VIP) / ICMP(type=3))
+    assert road.fates_of(*(bytes(ether(p)) for p in packets)) == {fate: 5}
 
 
 def test_a_vip_that_was_removed_is_not_ours_any_more(make_road: Callable[..., Road]) -> None:

@@ -1,7 +1,8 @@
 """Fates of packets that are for a vip and still cannot be sent.
 
-Nothing is answered yet: what is too big is `too_big`, and every fragment is `fragment_unmatched`. `no_headroom`
-cannot be reached: a packet has 128 bytes of headroom, and the largest outer headers take 44.
+What is too big is answered when its sender forbade to fragment it (more in test_too_big.py), else it is `too_big` for
+now; every fragment is `fragment_unmatched` for now. `no_headroom` cannot be reached: a packet has 128 bytes of
+headroom, and the largest outer headers take 44.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ from packets.world import (
     VIP,
     VIP6,
     WORLD,
+    answer,
     ether,
     outer,
     state,
     tcp,
+    too_big_error,
     udp,
     vip,
 )
@@ -48,23 +51,23 @@ def fits(description: str, inner: Packet, vip: str, backend: str) -> Row:
     return Row(description, ether(inner), "hash_new", outer(inner, BACKENDS[backend]), vip, backend)
 
 
-def too_big(description: str, inner: Packet) -> Row:
-    return Row(description, ether(inner), "too_big")
+def too_big(description: str, inner: Packet, mtu: int) -> Row:
+    return Row(description, ether(inner), "too_big_reply", answer(too_big_error(inner, mtu)))
 
 
 MTU = [
     fits("GRE over IPv4 leaves 1476 of 1500 bytes", of_length(1476), "www", "web1"),
-    too_big("one byte more is too big", of_length(1477)),
-    too_big("1500 bytes with DF", of_length(1500)),
-    too_big("1500 bytes without DF, for now", IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460)),
-    too_big("2000 bytes", of_length(2000)),
+    too_big("one byte more is too big", of_length(1477), 1476),
+    too_big("1500 bytes with DF", of_length(1500), 1476),
+    Row("1500 bytes without DF, for now", ether(IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460)), "too_big"),
+    too_big("2000 bytes", of_length(2000), 1476),
     fits("GRE over IPv6 leaves 1456 of 1500 bytes", of_length(1456, OVER6), "www over 6", "six1"),
-    too_big("GRE over IPv6: one byte more", of_length(1457, OVER6)),
+    too_big("GRE over IPv6: one byte more", of_length(1457, OVER6), 1456),
     fits("IPv6 in GRE over IPv4 leaves 1476", of_length(1476, OVER4), "www over 4", "web1"),
-    too_big("IPv6 in GRE over IPv4: one byte more", of_length(1477, OVER4)),
+    too_big("IPv6 in GRE over IPv4: one byte more", of_length(1477, OVER4), 1476),
     fits("IPv6 in GRE over IPv6 leaves 1456", of_length(1456, VIP6), "www6", "six1"),
-    too_big("IPv6 in GRE over IPv6: one byte more", of_length(1457, VIP6)),
-    too_big("UDP of 1477 bytes", udp(dport=80, payload=bytes(1477 - UDP_HEADERS))),
+    too_big("IPv6 in GRE over IPv6: one byte more", of_length(1457, VIP6), 1456),
+    too_big("UDP of 1477 bytes", udp(dport=80, payload=bytes(1477 - UDP_HEADERS)), 1476),
     Row(
         "padding does not count",
         bytes(ether(of_length(1476))) + bytes(24),
@@ -125,7 +128,7 @@ def test_the_largest_packet_is_the_mtu_less_the_outer_headers(
     road = make_road(mtu=mtu)
     road.apply(WORLD)
     assert road.fate_of(bytes(ether(of_length(mtu - over, dst)))) == "hash_new"
-    assert road.fate_of(bytes(ether(of_length(mtu - over + 1, dst)))) == "too_big"
+    assert road.fate_of(bytes(ether(of_length(mtu - over + 1, dst)))) == "too_big_reply"
 
 
 def test_a_packet_of_several_buffers_goes_through_whole(make_road: Callable[..., Road]) -> None:
@@ -134,7 +137,7 @@ def test_a_packet_of_several_buffers_goes_through_whole(make_road: Callable[...,
     road.apply(WORLD)
     inner = of_length(8976)
     Row("jumbo", ether(inner), "hash_new", outer(inner, WEB1), "www", "web1").check(road)
-    assert road.fate_of(bytes(ether(of_length(8977)))) == "too_big"
+    assert road.fate_of(bytes(ether(of_length(8977)))) == "too_big_reply"
 
 
 # -- next hops: what a kernel would know
@@ -199,7 +202,8 @@ def test_a_route_that_moves_to_another_port_is_followed(make_road: Callable[...,
     Row("by the first", ether(tcp()), "hash_new", outer(tcp(), WEB1, mac=MAC), "www", "web1").check(road)
     road.see(view(0x02, OTHER_MAC, interface=SECOND))
     Row("by the second", ether(tcp()), "conn_hit", outer(tcp(), WEB1, mac=OTHER_MAC), "www", "web1", by=1).check(road)
-    Row("its MTU", ether(of_length(200)), "too_big").check(road)
+    error = answer(too_big_error(of_length(200), 76))
+    Row("its MTU, said by the port it came from", ether(of_length(200)), "too_big_reply", error).check(road)
 
 
 def test_a_backend_without_neighbor_does_not_take_the_others_down(make_road: Callable[..., Road]) -> None:

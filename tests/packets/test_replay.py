@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from scapy.utils import PcapNgWriter
@@ -22,6 +23,7 @@ from packets import captures
 from packets.captures import NANOSECONDS, START, Record, mixed, pcap
 from packets.world import (
     BACKENDS,
+    CLIENT,
     GATEWAY_MAC,
     HASH_KEY,
     TUNNEL,
@@ -41,6 +43,8 @@ from packets.world import (
 ROOT = Path(__file__).parents[2]
 COUNT = 10_000
 FORWARDED = [fate for fate, kind in FATE_KINDS.items() if kind == "forwarded"]
+ANSWERED = [fate for fate, kind in FATE_KINDS.items() if kind == "answered"]
+GRE, ICMPV6 = 47, 58
 
 
 def settings(mtu: int = 1500, mac: str | None = None) -> dict[str, Any]:
@@ -144,6 +148,22 @@ def gist(record: Record) -> tuple[int, bytes, bytes]:
     return when, frame[30:34] if four else frame[38:54], frame[34:] if four else frame[54:]
 
 
+def protocol(frame: bytes) -> int:
+    return frame[23] if frame[12:14] == b"\x08\x00" else frame[20]
+
+
+def answers(frame: bytes, cause: bytes) -> bool:
+    """Whether a frame sent by the node itself is about `cause`: the reply to an echo, or an error that quotes it."""
+    at = 34 if frame[12:14] == b"\x08\x00" else 54
+    if protocol(cause) in (1, ICMPV6):
+        return frame[at + 4 :] == cause[at + 4 : len(frame)]
+    return cause[14:].startswith(frame[at + 8 :])
+
+
+def is_forwarded(record: Record) -> bool:
+    return protocol(record[1]) == GRE
+
+
 # -- a capture of everything
 
 
@@ -169,10 +189,12 @@ def test_conservation(whole: Run) -> None:
     """Every packet gets through: received is the sum of the fates, and what was sent lies in the file."""
     result = whole.result
     assert result["received"] == COUNT == sum(result["fates"].values())
-    assert result["sent"] == len(whole.out) == sum(result["fates"][fate] for fate in FORWARDED)
-    inner = sum(len(gist(record)[2]) - 4 for record in whole.out)
+    forwarded = [record for record in whole.out if is_forwarded(record)]
+    assert result["sent"] == len(whole.out) == sum(result["fates"][fate] for fate in FORWARDED + ANSWERED)
+    assert len(forwarded) == sum(result["fates"][fate] for fate in FORWARDED)
+    inner = sum(len(gist(record)[2]) - 4 for record in forwarded)
     for table in (result["vips"], result["backends"]):
-        assert sum(counts["packets"] for counts in table.values()) == result["sent"]
+        assert sum(counts["packets"] for counts in table.values()) == len(forwarded)
         assert sum(counts["bytes"] for counts in table.values()) == inner
     for fate in ("ring_full", "transmit_full", "punt"):
         assert result["fates"][fate] == 0
@@ -180,11 +202,15 @@ def test_conservation(whole: Run) -> None:
         "conn_hit",
         "hash_new",
         "hash_untracked",
+        "icmp_error",
+        "echo_reply",
+        "too_big_reply",
         "not_vip",
         "no_backend",
         "malformed",
         "ttl_expired",
         "too_big",
+        "echo_suppressed",
     }
     assert reached | {"fragment_unmatched"} == set(whole.fates)
 
@@ -195,10 +221,12 @@ def test_each_packet_sent_has_the_time_and_the_bytes_of_its_cause(whole: Run, ca
     times = [when for when, _ in whole.out]
     assert times == sorted(times)
     assert len(set(times)) == len(times), "one packet causes one packet"
-    for record in whole.out:
-        when, _, gre = gist(record)
-        length = len(gre) - 4
-        assert cause[when][14 : 14 + length] == gre[4:]
+    for when, frame in whole.out:
+        if is_forwarded((when, frame)):
+            inner = gist((when, frame))[2][4:]
+            assert cause[when][14 : 14 + len(inner)] == inner
+        else:
+            assert answers(frame, cause[when])
 
 
 def test_three_workers_send_the_same_packets(whole: Run, capture: list[Record], replay: Replay) -> None:
@@ -221,8 +249,8 @@ def test_frames_are_what_the_tables_of_the_road_say(replay: Replay) -> None:
 
 def test_the_mtu_and_the_gateway_of_the_settings_are_used(replay: Replay) -> None:
     small = replay([at(0, tcp(payload=bytes(36))), at(0, tcp(payload=bytes(37)))], mtu=100, mac="02:00:00:00:00:99")
-    assert small.fates == {"too_big": 1, "hash_new": 1}
-    assert [frame[:6].hex(":") for _, frame in small.out] == ["02:00:00:00:00:99"]
+    assert small.fates == {"too_big_reply": 1, "hash_new": 1}
+    assert [frame[:6].hex(":") for _, frame in small.out] == ["02:00:00:00:00:99", GATEWAY_MAC], "answers go back"
     assert replay([at(0, tcp())]).out[0][1][:6].hex(":") == GATEWAY_MAC
 
 
@@ -267,6 +295,15 @@ def test_connections_are_those_alive_at_the_last_timestamp(replay: Replay) -> No
     flows = [at(i / 100, flow(i)) for i in range(100)]
     assert replay(flows).result["connections"] == 100
     assert replay([*flows, at(5.5, b"\0"), at(11.5, b"\0")]).result["connections"] == 0
+
+
+def test_answers_are_limited_by_the_timestamps(replay: Replay) -> None:
+    """A thousand a second, echo replies and too-big errors together."""
+    ping, big = IP(src=CLIENT, dst=VIP) / ICMP(id=1, seq=1), tcp(payload=bytes(1460))
+    flood = [at(i / 4000, (ping, big)[i % 2]) for i in range(2000)]
+    done = replay([*flood, at(0.999, ping), at(1, ping), at(1.5, big)])
+    assert done.fates == {"echo_reply": 501, "echo_suppressed": 501, "too_big_reply": 501, "too_big": 500}
+    assert done.result["sent"] == len(done.out) == 1002
 
 
 def test_a_timestamp_that_goes_back_does_not_turn_the_clock_back(replay: Replay) -> None:

@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 
 import pytest
+from scapy.layers.inet import ICMP, IP, TCP
 
 from forwarder._dataplane import FATE_KINDS, DataplaneError, State
 from packets.road import Road, assert_receive_law, assert_transmit_law, port_settings, wait_until
 from packets.world import (
     BACKENDS,
+    CLIENT,
     EMPTY,
     VIP,
     WORLD,
@@ -349,10 +351,11 @@ def test_without_credit_the_nic_side_waits_and_nothing_is_lost(make_road: MakeRo
     [
         (flow(1), "transmit_full"),
         (bytes(ether(tcp(dport=81))), "not_vip"),
-        (bytes(ether(tcp(payload=bytes(1460)))), "too_big"),
+        (bytes(ether(IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460))), "too_big"),
+        (bytes(ether(IP(src=VIP, dst=VIP) / ICMP())), "echo_suppressed"),
         (bytes(ether(tcp()))[:40], "malformed"),
     ],
-    ids=["transmit_full", "not_vip", "too_big", "malformed"],
+    ids=["transmit_full", "not_vip", "too_big", "echo_suppressed", "malformed"],
 )
 def test_credit_comes_back_whatever_the_fate(make_road: MakeRoad, frame: bytes, fate: str) -> None:
     """Far more packets than the pool has, none taken: if a stage kept their credit, receiving would end."""

@@ -7,8 +7,8 @@ from functools import cache
 from ipaddress import ip_address
 from typing import Any
 
-from scapy.layers.inet import IP, TCP, UDP
-from scapy.layers.inet6 import IPv6
+from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet6 import ICMPv6PacketTooBig, IPv6
 from scapy.layers.l2 import GRE, Ether
 from scapy.packet import Packet, Raw
 
@@ -114,11 +114,18 @@ def flow_hash(inner: Packet) -> int:
 
 
 def outer(
-    inner: Packet, to: str, tos: int | None = None, flags: str | None = None, id: int = 0, mac: str = GATEWAY_MAC
+    inner: Packet,
+    to: str,
+    tos: int | None = None,
+    flags: str | None = None,
+    id: int = 0,
+    mac: str = GATEWAY_MAC,
+    of: Packet | None = None,
 ) -> bytes:
     """The frame that must leave for `inner`: Ethernet, outer IP and GRE, then exactly its bytes.
 
-    Class and DF are the inner packet's unless the row states them.
+    Class and DF are the inner packet's unless the row states them. `of` is a packet of the flow that `inner` belongs
+    to, where that is not seen in its own ports.
     """
     raw = bytes(inner)
     four = raw[0] >> 4 == 4
@@ -127,11 +134,32 @@ def outer(
     link = Ether(src=NODE_MAC, dst=mac)
     gre = GRE(proto=0x0800 if four else 0x86DD) / Raw(raw)
     if ":" in to:
-        label = flow_hash(inner) & 0xFFFFF
+        label = flow_hash(of or inner) & 0xFFFFF
         return bytes(link / IPv6(src=TUNNEL6, dst=to, tc=tos, fl=label, hlim=64, nh=47) / gre)
     if flags is None:
         flags = "DF" if not four or inner.flags.DF else ""
     return bytes(link / IP(src=TUNNEL, dst=to, tos=tos, flags=flags, id=id, ttl=64, proto=47) / gre)
+
+
+def answer(packet: Packet, mac: str = GATEWAY_MAC) -> bytes:
+    """The frame of an answer of the node itself: back to the router that it got the question from."""
+    return bytes(Ether(src=NODE_MAC, dst=mac) / packet)
+
+
+QUOTED = {4: 576 - 20 - 8, 6: 1280 - 40 - 8}  # bytes that a too-big error may quote
+
+
+def too_big_error(cause: Packet | bytes, mtu: int, id: int = 0) -> Packet:
+    """The error that `cause`, an IP packet, must be answered by: from the vip to the client."""
+    raw = bytes(cause)
+    version = raw[0] >> 4
+    quote = Raw(raw[: QUOTED[version]])
+    if version == 4:
+        client, vip = str(ip_address(raw[12:16])), str(ip_address(raw[16:20]))
+        header = IP(src=vip, dst=client, id=id, flags=0, ttl=64, tos=0, proto=1)
+        return header / ICMP(type=3, code=4, nexthopmtu=mtu) / quote
+    client, vip = str(ip_address(raw[8:24])), str(ip_address(raw[24:40]))
+    return IPv6(src=vip, dst=client, hlim=64, tc=0, fl=0, nh=58) / ICMPv6PacketTooBig(mtu=mtu) / quote
 
 
 def flow(number: int, dst: str = VIP, dport: int = 80, flags: str = "S", client: int = 7) -> bytes:
