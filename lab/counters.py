@@ -49,7 +49,7 @@ class Counters:
         """The numbers side by side."""
         return (
             f"packets sent {self.segments}, forwarded {self.forwarded}, decapsulated {self.decapsulated}; "
-            f"flows {opened}, new {self.new_flows}"
+            f"flows {self.new_flows} of {opened}"
         )
 
 

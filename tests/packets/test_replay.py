@@ -229,11 +229,14 @@ def test_each_packet_sent_has_the_time_and_the_bytes_of_its_cause(whole: Run, ca
             assert answers(frame, cause[when])
 
 
-def test_three_workers_send_the_same_packets(whole: Run, capture: list[Record], replay: Replay) -> None:
-    three = replay(capture, "--workers", "3")
-    assert sorted(map(gist, three.out)) == sorted(map(gist, whole.out))
-    assert three.result == whole.result
-    assert replay(capture, "--workers", "3").path.read_bytes() == three.path.read_bytes()
+@pytest.mark.parametrize("workers", ["3", "7", "32"])
+def test_several_workers_send_the_same_packets(
+    whole: Run, capture: list[Record], replay: Replay, workers: str
+) -> None:
+    several = replay(capture, "--workers", workers)
+    assert sorted(map(gist, several.out)) == sorted(map(gist, whole.out))
+    assert several.result == whole.result
+    assert replay(capture, "--workers", workers).path.read_bytes() == several.path.read_bytes()
 
 
 def test_frames_are_what_the_tables_of_the_road_say(replay: Replay) -> None:

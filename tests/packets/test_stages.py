@@ -376,6 +376,21 @@ def test_credit_comes_back_from_full_worker_rings(make_road: MakeRoad) -> None:
     assert road.fates()["ring_full"] > 4000
 
 
+def test_an_idle_port_does_not_keep_the_credit_of_a_busy_one(make_road: MakeRoad) -> None:
+    """The pool has fewer packets for the road than the first port's ring has slots."""
+    road = make_road(ports=[port_settings(), port_settings()], pool=2048, ring_size=2048)
+    road.apply(SERVICE)
+    for _ in range(10):
+        road.step()
+    assert road.give((flow(i) for i in range(200)), port=1) == 200
+    for _ in range(50):
+        road.step()
+    assert len(road.take()) == 200
+    indices = [road.dataplane.rings(port)["receive"] for port in (0, 1)]
+    assert indices[0]["reserved"] <= 1024
+    assert indices[1]["received"] == 200
+
+
 def test_an_empty_pool_refuses_frames_and_recovers(make_road: MakeRoad) -> None:
     road = make_road(pool=500)
     road.apply(SERVICE)

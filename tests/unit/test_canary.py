@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from forwarder import canary
-from forwarder._dataplane import Dataplane
+from forwarder._dataplane import Dataplane, DataplaneError
 from forwarder.canary import Canary, Expected, Flight, ethernet, ip_packet, transport
 from forwarder.forwarding import Forwarding
 from forwarder.hashing import maglev
@@ -267,3 +268,46 @@ async def test_late_canaries_of_a_round_given_up_are_not_counted_for_the_next() 
     plane.spoil = lambda came: None
     plane.came.extend((worker, "hash_untracked", 0, 0, b"") for worker in range(3))
     assert "no canary came back" in (await bird.fly()).reason
+
+
+@pytest.mark.parametrize("fate", ["ring_full", "transmit_full"])
+async def test_a_canary_that_finds_a_full_ring_is_sent_again(fate: str) -> None:
+    bird, plane = flight_over(STATE)
+    crowded = iter([True, True, False, True])
+    plane.spoil = lambda came: (came[0], fate, *came[2:]) if next(crowded, False) else came
+    flight = await bird.fly()
+    assert flight.passed
+    assert "by backend web" in flight.reason
+    assert len(plane.injected) == 6
+
+
+async def test_overload_alone_is_no_sickness() -> None:
+    bird, plane = flight_over(STATE)
+    plane.spoil = lambda came: (came[0], "ring_full", *came[2:])
+    flight = await bird.fly()
+    assert (flight.passed, flight.sick) == (True, False)
+    assert "full rings" in flight.reason
+
+
+async def test_a_pool_that_stays_empty_is_sickness(monkeypatch: pytest.MonkeyPatch) -> None:
+    bird, plane = flight_over(STATE)
+
+    def refuse(frame: bytes, worker: int) -> None:
+        raise DataplaneError("inject a packet", errno.ENOBUFS)
+
+    monkeypatch.setattr(plane, "inject", refuse)
+    flight = await bird.fly()
+    assert (flight.passed, flight.sick) == (False, True)
+
+
+async def test_a_state_that_changes_in_flight_is_flown_over_again() -> None:
+    bird, plane = flight_over(STATE)
+    forwarding = cast(FakeForwarding, bird._forwarding)
+
+    def changed_meanwhile(came: Came) -> Came:
+        forwarding.applied = Applied(plane.state)
+        plane.spoil = lambda later: later
+        return wrong_fate(came)
+
+    plane.spoil = changed_meanwhile
+    assert (await bird.fly()).passed

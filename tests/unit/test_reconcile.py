@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.model import Backend, CheckKey, Member, Verdict, Vip, check_keys
-from controller.reconcile import desired_state, member_status
+from controller.reconcile import desired_state, member_status, serving_addresses
 from forwarder.hashing.digest import state_digest
 
 
@@ -124,3 +124,12 @@ def test_a_backend_takes_new_flows_only_when_all_its_checks_pass(fleet, verdicts
         passes = all(verdicts.get(key) is Verdict.UP for key in who.probes())
         wanted = not who.drain and who.backend.name not in drained
         assert (member_status(who, verdicts, drained) == "up") == (passes and wanted)
+
+
+def test_an_address_serves_when_no_vip_holds_it_for_down() -> None:
+    one, two, three, free = member(1), member(2, drain=True), member(3), member(4, checks=())
+    vips = [vip("a", one, two, free), vip("b", three, port=81), vip("c", member(1, checks=("tcp",)), port=82)]
+    verdicts = UP | verdict(2, Verdict.UP) | verdict(3, Verdict.DOWN)
+    serving = {str(address) for address in serving_addresses(vips[:2], verdicts)}
+    assert serving == {"10.0.0.1", "10.0.0.2", "10.0.0.4"}
+    assert ip_address("10.0.0.1") not in serving_addresses(vips, verdicts)
