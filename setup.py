@@ -22,6 +22,7 @@ DATAPLANE_SOURCES = [
     "encap.c",
     "handles.c",
     "icmp.c",
+    "loop.c",
     "muxing.c",
     "packet_pool.c",
     "parse.c",

@@ -1,25 +1,16 @@
 #include "dataplane.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <time.h>
 
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_launch.h>
 #include <rte_malloc.h>
-#include <rte_pause.h>
 
+#include "loop.h"
 #include "road.h"
-
-enum {
-	IDLE_TURNS = 16,           // turns without a packet before a stage that may sleep does
-	SLEEP_FIRST_NS = 20000,    // doubled while nothing comes
-	SLEEP_LONGEST_NS = 320000, // the delay that the first packet after a pause may see, per stage
-};
 
 int dataplane_init(int argc, char **argv)
 {
@@ -203,96 +194,6 @@ void dataplane_publish(struct dataplane *d, struct state *s)
 	state_publish(&d->state, s);
 }
 
-// What a stage does when there was nothing to do.
-static void idle(enum idle_policy policy, uint32_t turns)
-{
-	struct timespec pause = {0};
-	uint32_t doublings = (turns - IDLE_TURNS) / IDLE_TURNS;
-
-	if (policy == IDLE_SPIN || turns < IDLE_TURNS) {
-		rte_pause();
-	} else if (policy == IDLE_YIELD) {
-		sched_yield();
-	} else {
-		pause.tv_nsec = doublings < 4 ? SLEEP_FIRST_NS << doublings : SLEEP_LONGEST_NS;
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-	}
-}
-
-static bool stopping(const struct dataplane *d)
-{
-	return __atomic_load_n(&d->stop, __ATOMIC_RELAXED);
-}
-
-static int steering_loop(void *argument)
-{
-	struct dataplane *d = argument;
-	uint32_t idle_turns = 0;
-
-	prctl(PR_SET_TIMERSLACK, 1000UL); // the default of 50 us would double a short sleep
-	while (!stopping(d)) {
-		uint32_t handled = steering_turn(&d->steering);
-
-		count(&d->steering.stats.turns, 1);
-		idle_turns = handled > 0 ? 0 : idle_turns + 1;
-		if (handled == 0)
-			idle(d->config.idle, idle_turns);
-	}
-	return 0;
-}
-
-static int muxing_loop(void *argument)
-{
-	struct dataplane *d = argument;
-	uint32_t idle_turns = 0;
-
-	prctl(PR_SET_TIMERSLACK, 1000UL);
-	while (!stopping(d)) {
-		uint32_t moved = muxing_turn(&d->muxing);
-
-		count(&d->muxing.stats.turns, 1);
-		idle_turns = moved > 0 ? 0 : idle_turns + 1;
-		if (moved == 0)
-			idle(d->config.idle, idle_turns);
-	}
-	return 0;
-}
-
-static uint32_t own_index(const struct dataplane *d)
-{
-	uint32_t i = 0;
-
-	while (d->lcores[1 + i] != rte_lcore_id())
-		i++;
-	return i;
-}
-
-static int worker_loop(void *argument)
-{
-	struct dataplane *d = argument;
-	uint32_t index = own_index(d), idle_turns = 0;
-	struct worker *w = &d->workers[index];
-	uint64_t second = rte_get_tsc_hz(), next = rte_rdtsc() + second;
-
-	prctl(PR_SET_TIMERSLACK, 1000UL);
-	rte_rcu_qsbr_thread_register(d->state.readers, index);
-	rte_rcu_qsbr_thread_online(d->state.readers, index);
-	while (!stopping(d)) {
-		uint32_t handled = worker_turn(w);
-
-		rte_rcu_qsbr_quiescent(d->state.readers, index); // nothing of the state is held between turns
-		for (; rte_rdtsc() >= next; next += second)
-			worker_tick(w, w->now + 1);
-		count(&w->stats.turns, 1);
-		idle_turns = handled > 0 ? 0 : idle_turns + 1;
-		if (handled == 0)
-			idle(d->config.idle, idle_turns);
-	}
-	rte_rcu_qsbr_thread_offline(d->state.readers, index);
-	rte_rcu_qsbr_thread_unregister(d->state.readers, index);
-	return 0;
-}
-
 int dataplane_start(struct dataplane *d, const unsigned int *lcores)
 {
 	uint32_t stages = d->config.workers + 2;
@@ -307,7 +208,7 @@ int dataplane_start(struct dataplane *d, const unsigned int *lcores)
 	d->stop = false;
 	d->running = true;
 	for (uint32_t i = 0; i < stages && rc == 0; i++) {
-		lcore_function_t *loop = i == 0 ? steering_loop : i + 1 == stages ? muxing_loop : worker_loop;
+		lcore_function_t *loop = i == 0 ? loop_steering : i + 1 == stages ? loop_muxing : loop_worker;
 
 		rc = rte_eal_remote_launch(loop, d, lcores[i]);
 	}

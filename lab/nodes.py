@@ -5,9 +5,6 @@ They run under a base directory of the lab's own and so never meet a real node o
 
 from __future__ import annotations
 
-import http.client
-import json
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any, Final
 
 import yaml
 
+from controller.api_client import ApiError, ask
 from lab.namespaces import SOURCE, LabError, command
 from lab.topology import DEVICE, NODES, Host
 
@@ -73,32 +71,12 @@ def start(node: Host) -> None:
     node.namespace.start([*MAGLEV, "run", str(config_path(node))], log_path(node), ENVIRONMENT)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over the controller's socket."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=5.0)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self.path))
-
-
 def status(node: Host) -> dict[str, Any]:
     """What a node says of itself, see `maglev status`."""
-    connection = _UnixConnection(WORK / "run" / node.name / "controller.sock")
     try:
-        connection.request("GET", "/status")
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise LabError(f"{node.name} answered its status with {answer.status}.")
-        return dict(json.load(answer))
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        return ask(WORK / "run" / node.name / "controller.sock", "GET", "/status")
+    except ApiError as error:
         raise LabError(f"{node.name} does not tell its status: {error}.") from error
-    finally:
-        connection.close()
 
 
 def runs(node: Host) -> bool:
