@@ -13,11 +13,11 @@ static bool from_one_to_one(const struct rte_mbuf *m)
 	return ((frame[0] | frame[RTE_ETHER_ADDR_LEN]) & 1) == 0;
 }
 
-static bool allowed(struct worker *w, const struct rte_mbuf *m, const struct packet_view *v)
+static bool allowed(uint32_t *left, const struct rte_mbuf *m, const struct packet_view *v)
 {
-	if (w->answers_left == 0 || !from_one_to_one(m) || !icmp_may_answer(v))
+	if (*left == 0 || !from_one_to_one(m) || !icmp_may_answer(v))
 		return false;
-	w->answers_left--;
+	(*left)--;
 	return true;
 }
 
@@ -38,7 +38,7 @@ static void send_back(struct worker *w, struct rte_mbuf *m, enum fate fate)
 
 bool answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v)
 {
-	if (!allowed(w, m, v))
+	if (!allowed(&w->echoes_left, m, v))
 		return false;
 	packet_cut(m, v->l3 + v->ip_length); // padding
 	icmp_echo_reply(rte_pktmbuf_mtod_offset(m, uint8_t *, v->l3), v);
@@ -52,7 +52,7 @@ bool answer_too_big(struct worker *w, struct rte_mbuf *m, const struct packet_vi
 	uint8_t addresses[32];
 	uint8_t *frame;
 
-	if (rte_pktmbuf_headroom(m) < headers || !allowed(w, m, v))
+	if (rte_pktmbuf_headroom(m) < headers || !allowed(&w->errors_left, m, v))
 		return false;
 	memcpy(addresses, view_source(v), 2u * view_address_length(v));
 	packet_cut(m, v->l3 + quoted);

@@ -66,6 +66,26 @@ enum icmp_kind icmp_kind(const struct packet_view *v)
 	return icmp[0] >= UNREACHABLE6 && icmp[0] <= PARAMETER6 ? ICMP_ERROR : ICMP_OTHER;
 }
 
+// Bytes of the quoted IPv6 header and its extension headers, or 0; `protocol` is what follows them.
+static uint32_t quoted_ipv6_header(const uint8_t *quote, uint32_t bytes, uint8_t *protocol)
+{
+	uint32_t header = 40, length;
+
+	if (bytes < header || quote[0] >> 4 != 6)
+		return 0;
+	*protocol = quote[6];
+	for (int i = 0; i < MAX_EXTENSION_HEADERS && ipv6_is_extension(*protocol); i++) {
+		if (header + 8 > bytes)
+			return 0;
+		if (*protocol == IPPROTO_FRAGMENT && (quote[header + 2] | (quote[header + 3] & 0xf8)) != 0)
+			return 0; // a later fragment has no ports
+		length = *protocol == IPPROTO_FRAGMENT ? 8 : (quote[header + 1] + 1u) * 8;
+		*protocol = quote[header];
+		header += length;
+	}
+	return header;
+}
+
 // Where the quoted packet's ports stand, or NULL. Its total length is not looked at: a quote is cut short by nature.
 static const uint8_t *quoted_ports(const uint8_t *quote, uint32_t bytes, uint8_t version, uint8_t *protocol)
 {
@@ -79,10 +99,9 @@ static const uint8_t *quoted_ports(const uint8_t *quote, uint32_t bytes, uint8_t
 		if (header < 20 || ((quote[6] & 0x1f) | quote[7]) != 0)
 			return NULL; // a later fragment has no ports
 	} else {
-		if (bytes < 40 || quote[0] >> 4 != 6)
+		header = quoted_ipv6_header(quote, bytes, protocol);
+		if (header == 0)
 			return NULL;
-		header = 40;
-		*protocol = quote[6];
 	}
 	if (*protocol != IPPROTO_TCP && *protocol != IPPROTO_UDP)
 		return NULL;

@@ -14,7 +14,6 @@ enum {
 	IPV6_HEADER = 40,
 	TCP_HEADER = 20,
 	UDP_HEADER = 8,
-	MAX_EXTENSION_HEADERS = 8, // more than any honest packet has
 };
 
 static uint16_t read16(const uint8_t *p)
@@ -59,12 +58,6 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 	return PARSE_OK;
 }
 
-static bool is_extension_header(uint8_t next)
-{
-	return next == IPPROTO_HOPOPTS || next == IPPROTO_ROUTING || next == IPPROTO_DSTOPTS ||
-	       next == IPPROTO_FRAGMENT;
-}
-
 // Walk to the transport header. An unknown header ends the walk as a protocol without ports; so does the fragment
 // header of a later fragment, behind which the middle of the datagram stands, whatever it says comes next.
 static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t next)
@@ -74,7 +67,7 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 	bool later_fragment = false;
 
 	for (int i = 0; i <= MAX_EXTENSION_HEADERS; i++) {
-		if (later_fragment || !is_extension_header(next)) {
+		if (later_fragment || !ipv6_is_extension(next)) {
 			v->protocol = next;
 			v->l4 = (uint16_t)at;
 			return PARSE_OK;

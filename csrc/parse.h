@@ -15,6 +15,8 @@ enum parse_result {
 	PARSE_MALFORMED, // a header contradicts itself or the frame
 };
 
+enum { MAX_EXTENSION_HEADERS = 8 }; // of IPv6: more than any honest packet has
+
 enum { TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_ACK = 0x10 };
 
 // Filled by parse_ip() and then parse_transport(); plain values, valid as long as the frame is not moved.
@@ -43,6 +45,12 @@ enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t le
 // After parse_ip() said PARSE_OK. Fragments and protocols without ports are PARSE_OK with has_ports false; a broken
 // header is PARSE_MALFORMED, with has_ports true when at least the ports could be read.
 enum parse_result parse_transport(struct packet_view *view);
+
+// Whether an IPv6 header of this type is followed by another: hop-by-hop, routing, fragment, destination options.
+static inline bool ipv6_is_extension(uint8_t type)
+{
+	return type == 0 || type == 43 || type == 44 || type == 60;
+}
 
 static inline const uint8_t *view_source(const struct packet_view *v)
 {

@@ -11,7 +11,7 @@
 enum {
 	GO_ON = FATE_COUNT,    // no fate yet
 	REPLIED,               // among the answers now; muxing counts its fate
-	ANSWERS_PER_SECOND = 1000,
+	ANSWERS_PER_SECOND = 1000, // of each kind
 	SWEEP_SECONDS = 60,    // a whole round of the connection table
 	FLUSH_PER_TURN = 256, // buckets, likewise
 	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
@@ -289,7 +289,8 @@ void worker_tick(struct worker *w, uint32_t now)
 	if (now - w->now > LONGEST_TIMER)
 		conn_sweep(&w->table, w->table.bucket_count, w->now + LONGEST_TIMER + 1);
 	w->now = now;
-	w->answers_left = ANSWERS_PER_SECOND;
+	w->echoes_left = ANSWERS_PER_SECOND;
+	w->errors_left = ANSWERS_PER_SECOND;
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
 }
 

@@ -37,7 +37,8 @@ struct worker {
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
 	uint16_t ip_id;              // next outer IPv4 id; workers count in steps, so that no two use the same one
 	uint16_t ip_id_step;
-	uint32_t answers_left;       // of this second
+	uint32_t echoes_left;        // of this second; apart from the errors, so that a flood of pings stops no error
+	uint32_t errors_left;
 	uint16_t answer_count;
 	struct rte_mbuf *answers[BURST]; // of this turn, to be sent back (answer.h)
 	uint32_t flush_at; // bucket where the flush under way goes on

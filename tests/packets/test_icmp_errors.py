@@ -165,6 +165,30 @@ TO_THE_FLOW = [
         "b3",
         "www",
     ),
+    goes(
+        "ICMPv6, a quoted first fragment",
+        error6(IPv6(src=VIP6, dst=CLIENT6) / IPv6ExtHdrFragment(m=1, nh=6) / Raw(bytes(answer6_of()[TCP]))),
+        "s3",
+        "www6",
+        of=tcp(VIP6),
+    ),
+    goes(
+        "ICMPv6, quoted options before the flow's header",
+        error6(IPv6(src=VIP6, dst=CLIENT6) / IPv6ExtHdrHopByHop() / IPv6ExtHdrDestOpt() / answer6_of()[TCP]),
+        "s3",
+        "www6",
+        of=tcp(VIP6),
+    ),
+    goes(
+        "ICMPv6, eight quoted extension headers",
+        error6(
+            IPv6(src=VIP6, dst=CLIENT6, nh=60)
+            / Raw((bytes([60]) + bytes(7)) * 7 + bytes([6]) + bytes(7) + bytes(answer6_of()[TCP]))
+        ),
+        "s3",
+        "www6",
+        of=tcp(VIP6),
+    ),
     goes("from the client itself", error(answer_of(), src=CLIENT), "b3", "www"),
     goes("from a private address", error(answer_of(), src="10.1.2.3"), "b3", "www"),
     goes("with TTL 1", error(answer_of(), ttl=1), "b3", "www"),
@@ -273,12 +297,24 @@ QUOTES = [
         error6(IPv6(src=VIP6, dst=CLIENT6) / IPv6ExtHdrFragment(offset=9, nh=6) / Raw(bytes(answer6_of()[TCP]))),
     ),
     refused(
-        "ICMPv6, a quoted first fragment, for now",
-        error6(IPv6(src=VIP6, dst=CLIENT6) / IPv6ExtHdrFragment(m=1, nh=6) / Raw(bytes(answer6_of()[TCP]))),
+        "ICMPv6, a quoted later fragment behind options",
+        error6(
+            IPv6(src=VIP6, dst=CLIENT6)
+            / IPv6ExtHdrDestOpt()
+            / IPv6ExtHdrFragment(offset=9, nh=6)
+            / Raw(bytes(answer6_of()[TCP]))
+        ),
     ),
     refused(
-        "ICMPv6, quoted options, for now",
-        error6(IPv6(src=VIP6, dst=CLIENT6) / IPv6ExtHdrDestOpt() / TCP(sport=80, dport=KNOWN)),
+        "ICMPv6, quoted options that reach beyond the quote",
+        error6(IPv6(src=VIP6, dst=CLIENT6, nh=60) / Raw(bytes([6, 255]) + bytes(6) + bytes(answer6_of()[TCP]))),
+    ),
+    refused(
+        "ICMPv6, nine quoted extension headers",
+        error6(
+            IPv6(src=VIP6, dst=CLIENT6, nh=60)
+            / Raw((bytes([60]) + bytes(7)) * 8 + bytes([6]) + bytes(7) + bytes(answer6_of()[TCP]))
+        ),
     ),
     refused("quoted from the client to the vip", error(tcp())),
     refused("quoted from another source", error(answer_of(ELSEWHERE))),
