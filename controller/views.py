@@ -110,6 +110,10 @@ def _health(answer: Json) -> None:
         _table("health", ("address", "check", "verdict", "for", "last probe"), rows)
 
 
+_TRAFFIC = ("packets", "bytes", "flows")
+_CONNECTIONS = ("live", "entries", "inserted", "evicted", "refused")
+
+
 def _stats(stats: Mapping[str, Any]) -> None:
     rows = [(fate, count) for fate, count in stats["fates"].items() if count]
     _table(f"packets received: {stats['received']}", ("fate", "packets"), rows)
@@ -119,6 +123,16 @@ def _stats(stats: Mapping[str, Any]) -> None:
         values = port["receive"] | port["transmit"]
         rings.append((port["device"], *(values[pointer] for pointer in pointers), port["missed"]))
     _table("ports", ("port", *pointers, "missed"), rings)
+    _table(
+        "backends, also those that left and have flows", ("backend", *_TRAFFIC), _rows(stats["backends"], _TRAFFIC)
+    )
+    workers = {f"worker {index}": counters for index, counters in enumerate(stats["workers"])}
+    _table("connection tables", ("", *_CONNECTIONS), _rows(workers, _CONNECTIONS))
+    _console().print(f"packet pool: {stats['pool']['free']} of {stats['pool']['size']} free")
+
+
+def _rows(things: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> list[tuple[object, ...]]:
+    return [(name, *(counters.get(column) for column in columns)) for name, counters in things.items()]
 
 
 def _service(vip: Mapping[str, Any]) -> str:

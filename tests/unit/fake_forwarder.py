@@ -90,7 +90,16 @@ class FakeForwarder:
         ring = {"received": 1, "processed": 1, "reserved": 64}
         sent = {"ready": 1, "sent": 1, "recycled": None}
         port = {"device": "net_null0", "receive": ring, "transmit": sent, "missed": 0, "mac": "", "mtu": 1500}
-        return {"received": 1, "fates": {"hash_new": 1, "not_vip": 0}, "vips": {}, "ports": [port]}
+        worker = {"entries": 64, "live": 7, "inserted": 8, "evicted": 0, "refused": 0}
+        return {
+            "received": 1,
+            "fates": {"hash_new": 1, "not_vip": 0},
+            "vips": {},
+            "backends": {"left1": {"packets": 5, "bytes": 300, "flows": 3}},
+            "ports": [port],
+            "workers": [worker],
+            "pool": {"size": 512, "free": 511},
+        }
 
     def do_canary(self, request: Json) -> Json:
         moods = self.moods()

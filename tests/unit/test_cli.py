@@ -137,6 +137,8 @@ def test_a_running_node_is_told_and_shown(node: NodeProcess) -> None:
     assert "www tcp 192.0.2.1:80" in text
     assert "announced: 192.0.2.1, 192.0.2.2" in text
     assert "came out right" in text
+    assert "left1" in text
+    assert "packet pool: 511 of 512 free" in text
 
     assert as_json("drain", "web1") == {"drained": ["web1"], "drain_self": False}
     assert "drained backends: web1" in ok("drain", "web1")
