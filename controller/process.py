@@ -7,6 +7,7 @@ import os
 import signal
 import site
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from controller.pid_file import holder
 from controller.rundir import older
 
 LOG_LIMIT = 1 << 20
+EXEC_PATIENCE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +136,18 @@ def adopt(program: Program) -> Process | None:
 
 def _is_running(program: Program, pid: int) -> bool:
     """Whether the process is that program at all: what a pid file says may have been written over."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+    deadline = time.monotonic() + EXEC_PATIENCE
+    while not (words := _command_line(pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)  # in the middle of an exec it has none
     return program.argv[-1].encode() in words
+
+
+def _command_line(pid: int) -> list[bytes]:
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return text.split(b"\0") if text else []
 
 
 def last_line(log: Path, start: int) -> str:
