@@ -114,7 +114,7 @@ void dataplane_stop(struct dataplane *d);
 // Not running: one turn of every stage on the calling thread, at clock `now` (seconds). Returns packets moved.
 uint32_t dataplane_step(struct dataplane *d, uint32_t now);
 
-// Tell workers to forget the flows of one backend; done within a turn of each.
+// Forget the flows of one backend: each worker does it in slices between its bursts, and this waits for all of them.
 void dataplane_flush(struct dataplane *d, uint16_t backend);
 
 // A packet of our own through the whole road by way of `worker`: it comes back by dataplane_collect(), never sent.

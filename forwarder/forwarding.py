@@ -156,10 +156,6 @@ class Forwarding:
         """The Maglev table of a vip."""
         return self._tables.build(vip.weights, vip.table_size)
 
-    def number(self, name: str, address: Address) -> int:
-        """The backend's number in the data plane."""
-        return self._backends.assign((name, address))[0]
-
     def _still_draining(self, message: StateMessage) -> dict[VipKey, set[BackendKey]]:
         """Per vip, the backends of the state in force that the message no longer names."""
         members = {vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members} for vip in message.vips}

@@ -38,7 +38,6 @@ class LongConnection:
     backend: str | None = None
     client: str | None = None  # its end of the connection, so that a broken one can be looked up
     broken: str | None = None
-    exchanges: int = 0
 
 
 @dataclass(slots=True)
@@ -172,7 +171,6 @@ class Client:
             except FAILURES as error:
                 connection.broken = why(error)
                 break
-            connection.exchanges += 1
             if name != connection.backend:
                 connection.broken = f"answered by {name} instead of {connection.backend}"
         writer.close()

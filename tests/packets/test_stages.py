@@ -428,7 +428,7 @@ def test_a_canary_passes_every_worker_and_is_never_sent(make_road: MakeRoad, wor
         return len(came) == workers
 
     wait_until(all_came, "canaries come back")
-    number = road.forwarding.number("web1", road.forwarding.applied.message.backends["web1"])
+    number = road.forwarding._backends.assign(("web1", road.forwarding.applied.message.backends["web1"]))[0]
     expected = outer(tcp(), BACKENDS["web1"])
     assert sorted(came) == [(w, "hash_untracked", 0, number, expected) for w in range(workers)]
     assert road.dataplane.own == workers
