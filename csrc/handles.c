@@ -174,9 +174,12 @@ uint32_t receive_ring_hand_over(struct receive_ring *r, struct transmit_ring *to
 
 void receive_ring_indices(const struct receive_ring *r, struct ring_indices *indices)
 {
-	indices->processed = __atomic_load_n(&r->processed, __ATOMIC_RELAXED);
-	indices->received = __atomic_load_n(&r->received, __ATOMIC_RELAXED);
-	indices->reserved = __atomic_load_n(&r->reserved, __ATOMIC_RELAXED);
+	// In the order of the law, and once more while the last one moves: so that a moving ring never seems to break it.
+	do {
+		indices->processed = __atomic_load_n(&r->processed, __ATOMIC_ACQUIRE);
+		indices->received = __atomic_load_n(&r->received, __ATOMIC_ACQUIRE);
+		indices->reserved = __atomic_load_n(&r->reserved, __ATOMIC_ACQUIRE);
+	} while (indices->processed != __atomic_load_n(&r->processed, __ATOMIC_RELAXED));
 }
 
 struct transmit_ring *transmit_ring_new(uint32_t size, int *error)
@@ -210,8 +213,9 @@ uint32_t transmit_ring_push(struct transmit_ring *r, struct port *port)
 
 void transmit_ring_indices(const struct transmit_ring *r, struct ring_indices *indices)
 {
-	// Read in the order of the law, so that a moving ring never seems to break it.
-	indices->recycled = __atomic_load_n(&r->recycled, __ATOMIC_RELAXED);
-	indices->sent = __atomic_load_n(&r->sent, __ATOMIC_RELAXED);
-	indices->ready = __atomic_load_n(&r->ready, __ATOMIC_RELAXED);
+	do { // as above
+		indices->recycled = __atomic_load_n(&r->recycled, __ATOMIC_ACQUIRE);
+		indices->sent = __atomic_load_n(&r->sent, __ATOMIC_ACQUIRE);
+		indices->ready = __atomic_load_n(&r->ready, __ATOMIC_ACQUIRE);
+	} while (indices->recycled != __atomic_load_n(&r->recycled, __ATOMIC_RELAXED));
 }
