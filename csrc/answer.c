@@ -13,16 +13,13 @@ static bool from_one_to_one(const struct rte_mbuf *m)
 	return ((frame[0] | frame[RTE_ETHER_ADDR_LEN]) & 1) == 0;
 }
 
-static bool allowed(uint32_t *left, const struct rte_mbuf *m, const struct packet_view *v)
+static bool may_answer(const struct rte_mbuf *m, const struct packet_view *v)
 {
-	if (*left == 0 || !from_one_to_one(m) || !icmp_may_answer(v))
-		return false;
-	(*left)--;
-	return true;
+	return from_one_to_one(m) && icmp_may_answer(v);
 }
 
 // Back to the neighbor that sent it, by the port it came from.
-static void send_back(struct worker *w, struct rte_mbuf *m, enum fate fate)
+static void send_back(struct worker *w, struct rte_mbuf *m, enum reason reason)
 {
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	struct packet_note *note = packet_note(m);
@@ -31,35 +28,41 @@ static void send_back(struct worker *w, struct rte_mbuf *m, enum fate fate)
 	memcpy(frame + RTE_ETHER_ADDR_LEN, w->egress[m->port].mac, RTE_ETHER_ADDR_LEN);
 	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
 		m->ol_flags |= RTE_MBUF_F_TX_VLAN;
-	note->fate = (uint8_t)fate;
+	note->reason = (uint8_t)reason;
 	note->flags |= PACKET_ANSWER;
 	w->answers[w->answer_count++] = m;
 }
 
-bool answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v)
+enum reason answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v)
 {
-	if (!allowed(&w->echoes_left, m, v))
-		return false;
+	if (!may_answer(m, v))
+		return REASON_echo_silent;
+	if (w->echoes_left == 0)
+		return REASON_echo_rate;
+	w->echoes_left--;
 	packet_cut(m, v->l3 + v->ip_length); // padding
 	icmp_echo_reply(rte_pktmbuf_mtod_offset(m, uint8_t *, v->l3), v);
-	send_back(w, m, FATE_ECHO_REPLY);
-	return true;
+	send_back(w, m, REASON_echo_answered);
+	return REASON_echo_answered;
 }
 
-bool answer_too_big(struct worker *w, struct rte_mbuf *m, const struct packet_view *v, uint32_t mtu)
+enum reason answer_too_big(struct worker *w, struct rte_mbuf *m, const struct packet_view *v, uint32_t mtu)
 {
 	uint32_t quoted = icmp_quote_length(v), headers = icmp_too_big_headers(v);
 	uint8_t addresses[32];
 	uint8_t *frame;
 
-	if (rte_pktmbuf_headroom(m) < headers || !allowed(&w->errors_left, m, v))
-		return false;
+	if (!may_answer(m, v) || rte_pktmbuf_headroom(m) < headers)
+		return REASON_too_big_silent;
+	if (w->errors_left == 0)
+		return REASON_too_big_rate;
+	w->errors_left--;
 	memcpy(addresses, view_source(v), 2u * view_address_length(v));
 	packet_cut(m, v->l3 + quoted);
 	frame = (uint8_t *)rte_pktmbuf_prepend(m, (uint16_t)headers);
 	memmove(frame, frame + headers, v->l3);
 	icmp_too_big_write(frame + v->l3, v->version, addresses, quoted, mtu, w->ip_id);
 	w->ip_id = (uint16_t)(w->ip_id + w->ip_id_step);
-	send_back(w, m, FATE_TOO_BIG_REPLY);
-	return true;
+	send_back(w, m, REASON_too_big_answered);
+	return REASON_too_big_answered;
 }

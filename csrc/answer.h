@@ -9,10 +9,11 @@
 #include "parse.h"
 #include "worker.h"
 
-// Both return false when no answer may be given (rate, addresses): then nothing changed.
-bool answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v);
+// Both return the reason of the packet's fate: that it was answered, or why no answer may be given (rate, addresses); then
+// nothing changed and the caller still has the packet.
+enum reason answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v);
 
 // `mtu`: what would fit. The packet must not be about to be fragmented by us.
-bool answer_too_big(struct worker *w, struct rte_mbuf *m, const struct packet_view *v, uint32_t mtu);
+enum reason answer_too_big(struct worker *w, struct rte_mbuf *m, const struct packet_view *v, uint32_t mtu);
 
 #endif

@@ -18,13 +18,23 @@ int dataplane_fate_kind(uint32_t fate)
 	return (int)fate_kind((enum fate)fate);
 }
 
-void dataplane_fates(const struct dataplane *d, uint64_t *fates)
+bool dataplane_reason(uint32_t reason, struct reason_facts *facts)
 {
-	for (uint32_t f = 0; f < FATE_COUNT; f++) {
-		fates[f] = peek(&d->steering.stats.fates[f]) + peek(&d->muxing.stats.fates[f]);
-		for (uint32_t w = 0; w < d->config.workers; w++)
-			fates[f] += peek(&d->workers[w].stats.fates[f]);
-	}
+	if (reason == GO_ON || reason >= REASON_COUNT)
+		return false;
+	facts->name = reason_name((enum reason)reason);
+	facts->text = reason_text((enum reason)reason);
+	facts->fate = reason_fate((enum reason)reason);
+	return true;
+}
+
+uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason)
+{
+	uint64_t packets = peek(&d->steering.stats.reasons[reason]) + peek(&d->muxing.stats.reasons[reason]);
+
+	for (uint32_t w = 0; w < d->config.workers; w++)
+		packets += peek(&d->workers[w].stats.reasons[reason]);
+	return packets;
 }
 
 uint64_t dataplane_own(const struct dataplane *d)

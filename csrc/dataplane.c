@@ -284,7 +284,7 @@ int dataplane_collect(struct dataplane *d, struct collected *what, void *frame, 
 	if (rte_ring_sc_dequeue(d->collector, (void **)&m) != 0)
 		return 0;
 	*what = (struct collected){
-		.fate = packet_note(m)->fate,
+		.reason = packet_note(m)->reason,
 		.worker = packet_note(m)->worker,
 		.port = m->port,
 		.vip = packet_note(m)->vip,

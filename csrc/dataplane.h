@@ -121,7 +121,7 @@ void dataplane_flush(struct dataplane *d, uint16_t backend);
 int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker);
 
 struct collected {
-	uint8_t fate;
+	uint8_t reason;
 	uint8_t worker;
 	uint16_t port;
 	uint16_t vip;
@@ -146,7 +146,15 @@ struct worker_counters {
 uint32_t dataplane_fate_count(void);
 const char *dataplane_fate_name(uint32_t fate);
 int dataplane_fate_kind(uint32_t fate); // 0 forwarded, 1 answered, 2 passed, 3 dropped
-void dataplane_fates(const struct dataplane *d, uint64_t *fates);
+
+// Why packets met their fates: reasons are numbered from 1 on.
+struct reason_facts {
+	const char *name;
+	const char *text;
+	uint32_t fate;
+};
+bool dataplane_reason(uint32_t reason, struct reason_facts *facts); // false: there is none of this number
+uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason);
 uint64_t dataplane_received(const struct dataplane *d); // from outside; packets of our own are not in it
 uint64_t dataplane_own(const struct dataplane *d);
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices);

@@ -1,5 +1,6 @@
-// What can happen to one packet. Every packet that was received gets exactly one of these, and each is a counter.
-// [pure] The one list: names here are the names in metrics and output, see DESIGN 4.
+// What can happen to one packet, and why. Every packet that was received gets exactly one reason, and each is a counter;
+// a reason belongs to a fate, and fates are what metrics and output count (DESIGN 4).
+// [pure] The one list: names here are the names that operators see.
 
 #ifndef MAGLEV_FATE_H
 #define MAGLEV_FATE_H
@@ -32,6 +33,67 @@ enum fate {
 	FATES(FATE_ENUM)
 #undef FATE_ENUM
 	FATE_COUNT
+};
+
+// The name of a reason, its fate, and what an operator is told.
+#define REASONS(X)                                                                                                     \
+	X(known_flow, CONN_HIT, "the connection table knows the flow")                                                 \
+	X(new_flow, HASH_NEW, "a new flow: the Maglev table chose its backend")                                        \
+	X(new_after_closing, HASH_NEW, "a SYN on a closing flow is a new flow: the Maglev table chose")                \
+	X(backend_left, HASH_NEW, "the flow's backend may not be used any more: the Maglev table chose another")       \
+	X(reset_untracked, HASH_UNTRACKED, "an RST of no known flow: by the Maglev table, not remembered")             \
+	X(table_full, HASH_UNTRACKED, "no room in the connection table: by the Maglev table, not remembered")          \
+	X(over_share, HASH_UNTRACKED, "the vip has its fair share of a table that is nearly full: not remembered")     \
+	X(spilled, HASH_UNTRACKED, "its worker's ring was full: another one sent it by the Maglev table")              \
+	X(own_untracked, HASH_UNTRACKED, "a packet of our own is never remembered")                                    \
+	X(error_known, ICMP_ERROR, "an ICMP error about a flow that the connection table knows")                       \
+	X(error_by_table, ICMP_ERROR, "an ICMP error about a flow that is not known: by the Maglev table")             \
+	X(echo_answered, ECHO_REPLY, "an echo request to a vip that is served")                                        \
+	X(too_big_answered, TOO_BIG_REPLY, "larger than the egress MTU leaves room for: the sender was told")          \
+	X(punt_not_ip, PUNT, "neither IPv4 nor IPv6: the kernel's")                                                    \
+	X(punt_address, PUNT, "not for a vip's address: the kernel's")                                                 \
+	X(not_ip, NOT_VIP, "neither IPv4 nor IPv6, and no kernel behind the port")                                     \
+	X(other_address, NOT_VIP, "not for a vip's address, and no kernel behind the port")                            \
+	X(other_port, NOT_VIP, "the address is a vip's, but no vip has this protocol and port")                        \
+	X(other_protocol, NOT_VIP, "for a vip's address, but neither TCP, UDP nor ICMP of its family")                 \
+	X(other_icmp, NOT_VIP, "ICMP to a vip that is neither an error nor an echo request")                           \
+	X(quote_unknown, NOT_VIP, "an ICMP error whose quote names no flow from this address")                         \
+	X(quote_not_vip, NOT_VIP, "an ICMP error about a port that no vip has")                                        \
+	X(no_backend, NO_BACKEND, "no backend of the vip takes new flows")                                             \
+	X(echo_no_backend, NO_BACKEND, "an echo request to an address of which no vip is served")                      \
+	X(ethernet_cut, MALFORMED, "the frame ends inside its Ethernet header or VLAN tags")                           \
+	X(ipv4_cut, MALFORMED, "the frame ends inside its IPv4 header")                                                \
+	X(ipv4_version, MALFORMED, "an IPv4 frame whose packet has another version")                                   \
+	X(ipv4_header_length, MALFORMED, "the IPv4 header length is below 20 or beyond the frame")                     \
+	X(ipv4_total_length, MALFORMED, "the IPv4 total length is below its header's or beyond the frame")             \
+	X(ipv4_checksum, MALFORMED, "the IPv4 header checksum is wrong")                                               \
+	X(ipv6_cut, MALFORMED, "the frame ends inside its IPv6 header")                                                \
+	X(ipv6_version, MALFORMED, "an IPv6 frame whose packet has another version")                                   \
+	X(ipv6_payload_length, MALFORMED, "the IPv6 payload length is beyond the frame")                               \
+	X(ipv6_extension_cut, MALFORMED, "an IPv6 extension header goes beyond the packet")                            \
+	X(ipv6_extensions, MALFORMED, "more IPv6 extension headers than any honest packet has")                        \
+	X(ports_cut, MALFORMED, "the packet ends before its ports")                                                    \
+	X(tcp_header, MALFORMED, "the TCP header is cut, or its length is below 20 or beyond the packet")              \
+	X(udp_header, MALFORMED, "the UDP header is cut, or its length is below 8 or beyond the packet")               \
+	X(icmp_cut, MALFORMED, "the ICMP message is shorter than its header")                                          \
+	X(ttl_zero, TTL_EXPIRED, "arrived with TTL or hop limit 0")                                                    \
+	X(too_big_rate, TOO_BIG, "larger than the egress MTU; too many such answers in this second")                   \
+	X(too_big_silent, TOO_BIG, "larger than the egress MTU, and its sender may not be answered")                   \
+	X(echo_rate, ECHO_SUPPRESSED, "too many echo replies in this second")                                          \
+	X(echo_silent, ECHO_SUPPRESSED, "an echo request whose sender may not be answered")                            \
+	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment whose flow is not known")                                \
+	X(ring_full, RING_FULL, "the rings of all workers are full")                                                   \
+	X(muxing_full, TRANSMIT_FULL, "the ring from the worker to muxing is full")                                    \
+	X(transmit_full, TRANSMIT_FULL, "the port's transmit ring is full")                                            \
+	X(no_neighbor, NO_NEIGHBOR, "the MAC of the backend's next hop is not known")                                  \
+	X(no_headroom, NO_HEADROOM, "no space in the buffer for the outer headers")
+
+enum reason {
+	GO_ON, // none yet
+#define REASON_ENUM(name, fate, text) REASON_##name,
+	REASONS(REASON_ENUM)
+#undef REASON_ENUM
+	REASON_COUNT
 };
 
 #endif

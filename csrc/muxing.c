@@ -13,7 +13,7 @@ static void count_departure(struct muxing *x, const struct departure *d)
 	struct traffic *vip = &x->vips[d->note.vip];
 	struct traffic *backend = &x->backends[d->note.backend];
 
-	count(&x->stats.fates[d->note.fate], 1);
+	count(&x->stats.reasons[d->note.reason], 1);
 	if (d->note.flags & PACKET_ANSWER)
 		return;
 	count(&vip->packets, 1);
@@ -60,7 +60,7 @@ static uint32_t push(struct muxing *x, struct transmit_ring *ring, struct port *
 		uint16_t run, sent;
 
 		for (uint16_t i = 0; i < own; i++)
-			packet_collect(x->collector, burst[i], (enum fate)packet_note(burst[i])->fate);
+			packet_collect(x->collector, burst[i], (enum reason)packet_note(burst[i])->reason);
 		run = run_length(burst + own, n - own, 0);
 		sent = run > 0 ? depart(x, port, burst + own, run) : 0;
 		transmit_ring_sent(ring, own + sent);
@@ -80,7 +80,7 @@ static uint32_t gather(struct muxing *x, struct rte_ring *from)
 		rte_prefetch0(burst[i]); // last written on the worker's CPU
 	for (uint32_t i = 0; i < n; i++)
 		if (!transmit_ring_put(&x->rings[burst[i]->port], burst[i]))
-			packet_end(&x->stats, x->collector, burst[i], FATE_TRANSMIT_FULL);
+			packet_end(&x->stats, x->collector, burst[i], REASON_transmit_full);
 	return n;
 }
 

@@ -26,7 +26,7 @@ enum packet_flags {
 // Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.
 // The egress port is the mbuf's own `port`.
 struct packet_note {
-	uint8_t fate; // enum fate, once it is decided
+	uint8_t reason; // enum reason, once it is decided
 	uint8_t flags;
 	uint16_t vip;     // stable index, valid for forwarded packets
 	uint16_t backend; // stable index, valid for forwarded packets

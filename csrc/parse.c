@@ -21,6 +21,12 @@ static uint16_t read16(const uint8_t *p)
 	return (uint16_t)(p[0] << 8 | p[1]);
 }
 
+static enum parse_result malformed(struct packet_view *v, enum reason fault)
+{
+	v->fault = (uint8_t)fault;
+	return PARSE_MALFORMED;
+}
+
 // One's complement sum over the header; a correct one folds to 0xffff.
 static bool ipv4_checksum_ok(const uint8_t *header, uint32_t length)
 {
@@ -39,14 +45,18 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 	uint32_t header, frame_bytes = v->ip_length;
 	uint16_t fragment;
 
-	if (v->available < IPV4_HEADER || ip[0] >> 4 != 4)
-		return PARSE_MALFORMED;
+	if (v->available < IPV4_HEADER)
+		return malformed(v, REASON_ipv4_cut);
+	if (ip[0] >> 4 != 4)
+		return malformed(v, REASON_ipv4_version);
 	header = (ip[0] & 0x0fu) * 4;
 	v->ip_length = read16(ip + 2);
-	if (header < IPV4_HEADER || header > v->available || v->ip_length < header || v->ip_length > frame_bytes)
-		return PARSE_MALFORMED;
+	if (header < IPV4_HEADER || header > v->available)
+		return malformed(v, REASON_ipv4_header_length);
+	if (v->ip_length < header || v->ip_length > frame_bytes)
+		return malformed(v, REASON_ipv4_total_length);
 	if (!ipv4_checksum_ok(ip, header))
-		return PARSE_MALFORMED;
+		return malformed(v, REASON_ipv4_checksum);
 	fragment = read16(ip + 6);
 	v->version = 4;
 	v->traffic_class = ip[1];
@@ -73,7 +83,7 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 			return PARSE_OK;
 		}
 		if (at + 8 > end)
-			return PARSE_MALFORMED;
+			return malformed(v, REASON_ipv6_extension_cut);
 		if (next == IPPROTO_FRAGMENT) {
 			uint16_t word = read16(v->ip + at + 2);
 
@@ -89,9 +99,9 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 			at += length;
 		}
 		if (at > end)
-			return PARSE_MALFORMED;
+			return malformed(v, REASON_ipv6_extension_cut);
 	}
-	return PARSE_MALFORMED;
+	return malformed(v, REASON_ipv6_extensions);
 }
 
 static enum parse_result parse_ipv6(struct packet_view *v)
@@ -99,11 +109,13 @@ static enum parse_result parse_ipv6(struct packet_view *v)
 	const uint8_t *ip = v->ip;
 	uint32_t frame_bytes = v->ip_length;
 
-	if (v->available < IPV6_HEADER || ip[0] >> 4 != 6)
-		return PARSE_MALFORMED;
+	if (v->available < IPV6_HEADER)
+		return malformed(v, REASON_ipv6_cut);
+	if (ip[0] >> 4 != 6)
+		return malformed(v, REASON_ipv6_version);
 	v->ip_length = IPV6_HEADER + read16(ip + 4);
 	if (v->ip_length > frame_bytes)
-		return PARSE_MALFORMED;
+		return malformed(v, REASON_ipv6_payload_length);
 	v->version = 6;
 	v->traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
 	v->ttl = ip[7];
@@ -122,11 +134,11 @@ enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t le
 	uint16_t l3 = ETHERNET_HEADER;
 
 	if (available < ETHERNET_HEADER)
-		return PARSE_MALFORMED;
+		return malformed(view, REASON_ethernet_cut);
 	for (int tags = 0; tags < MAX_TAGS && is_tag(read16(frame + l3 - 2)); tags++) {
 		l3 += VLAN_TAG;
 		if (available < l3)
-			return PARSE_MALFORMED;
+			return malformed(view, REASON_ethernet_cut);
 	}
 	view->l3 = l3;
 	view->ip = frame + l3;
@@ -173,14 +185,14 @@ enum parse_result parse_transport(struct packet_view *v)
 	if (v->protocol != IPPROTO_TCP && v->protocol != IPPROTO_UDP)
 		return PARSE_OK;
 	if (bytes < sizeof(ports))
-		return PARSE_MALFORMED;
+		return malformed(v, REASON_ports_cut);
 	memcpy(ports, l4, sizeof(ports));
 	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), ports[0], ports[1],
 		      v->protocol);
 	v->flow_protocol = v->protocol;
 	v->destination_port = ntohs(ports[1]);
 	v->has_ports = true;
-	if (v->protocol == IPPROTO_TCP ? tcp_fits(v, l4, bytes) : udp_fits(v, l4, bytes))
-		return PARSE_OK;
-	return PARSE_MALFORMED;
+	if (v->protocol == IPPROTO_TCP)
+		return tcp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_tcp_header);
+	return udp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_udp_header);
 }

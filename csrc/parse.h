@@ -7,12 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fate.h"
 #include "flow.h"
 
 enum parse_result {
 	PARSE_OK,
 	PARSE_NOT_IP,    // some other protocol's frame
-	PARSE_MALFORMED, // a header contradicts itself or the frame
+	PARSE_MALFORMED, // a header contradicts itself or the frame; `fault` of the view says how
 };
 
 enum { MAX_EXTENSION_HEADERS = 8 }; // of IPv6: more than any honest packet has
@@ -32,6 +33,7 @@ struct packet_view {
 	uint8_t traffic_class; // DSCP and ECN
 	uint8_t ttl;          // TTL or hop limit
 	uint8_t tcp_flags;
+	uint8_t fault;        // enum reason of what is malformed
 	bool dont_fragment; // IPv4 DF; true for IPv6
 	bool fragment;      // part of a fragmented datagram, first or later
 	bool has_ports;     // TCP or UDP with its ports at hand

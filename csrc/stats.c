@@ -12,6 +12,16 @@ static const enum fate_kind kinds[FATE_COUNT] = {
 #undef FATE_KIND
 };
 
+static const struct {
+	const char *name;
+	const char *text;
+	enum fate fate;
+} reasons[REASON_COUNT] = {
+#define REASON_ROW(name, fate, text) [REASON_##name] = {#name, text, FATE_##fate},
+	REASONS(REASON_ROW)
+#undef REASON_ROW
+};
+
 const char *fate_name(enum fate fate)
 {
 	return names[fate];
@@ -22,20 +32,35 @@ enum fate_kind fate_kind(enum fate fate)
 	return kinds[fate];
 }
 
-void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum fate fate)
+const char *reason_name(enum reason reason)
 {
-	packet_note(m)->fate = (uint8_t)fate;
+	return reasons[reason].name;
+}
+
+const char *reason_text(enum reason reason)
+{
+	return reasons[reason].text;
+}
+
+enum fate reason_fate(enum reason reason)
+{
+	return reasons[reason].fate;
+}
+
+void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum reason reason)
+{
+	packet_note(m)->reason = (uint8_t)reason;
 	if (rte_ring_mp_enqueue(collector, m) != 0)
 		rte_pktmbuf_free(m); // nobody collects
 }
 
-void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum fate fate)
+void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum reason reason)
 {
 	count(&stats->released, 1);
 	if (packet_note(m)->flags & PACKET_OWN) {
-		packet_collect(collector, m, fate);
+		packet_collect(collector, m, reason);
 		return;
 	}
-	count(&stats->fates[fate], 1);
+	count(&stats->reasons[reason], 1);
 	rte_pktmbuf_free(m);
 }

@@ -11,9 +11,9 @@
 #include "packet_pool.h"
 
 struct stage_stats {
-	uint64_t fates[FATE_COUNT]; // packets whose road ended in this stage, by fate
-	uint64_t released;          // packets this stage gave back to the pool, or to the canary's collector
-	uint64_t turns;             // loop counter: moves also when idle, so a stuck lcore is seen
+	uint64_t reasons[REASON_COUNT]; // packets whose road ended in this stage, by reason
+	uint64_t released;              // packets this stage gave back to the pool, or to the canary's collector
+	uint64_t turns;                 // loop counter: moves also when idle, so a stuck lcore is seen
 } __attribute__((aligned(64)));
 
 // Packets and bytes (of the inner IP packet) that were forwarded.
@@ -32,13 +32,16 @@ static inline uint64_t peek(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-// Give a packet of our own back to the control thread, with its fate in its note.
-void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum fate fate);
+// Give a packet of our own back to the control thread, with the reason in its note.
+void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum reason reason);
 
-// Take a packet off the road: count its fate and free it. One of our own goes to `collector` instead, uncounted.
-void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum fate fate);
+// Take a packet off the road: count its reason and free it. One of our own goes to `collector` instead, uncounted.
+void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum reason reason);
 
 const char *fate_name(enum fate fate);
 enum fate_kind fate_kind(enum fate fate);
+const char *reason_name(enum reason reason);
+const char *reason_text(enum reason reason);
+enum fate reason_fate(enum reason reason);
 
 #endif

@@ -55,7 +55,7 @@ static void spill(struct steering *s, struct rte_mbuf *m)
 		if (rte_ring_sp_enqueue(s->to_worker[worker], m) == 0)
 			return;
 	}
-	packet_end(&s->stats, s->collector, m, FATE_RING_FULL);
+	packet_end(&s->stats, s->collector, m, REASON_ring_full);
 }
 
 static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)

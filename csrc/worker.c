@@ -9,8 +9,6 @@
 #include "parse.h"
 
 enum {
-	GO_ON = FATE_COUNT,    // no fate yet
-	REPLIED,               // among the answers now; muxing counts its fate
 	ANSWERS_PER_SECOND = 1000, // of each kind
 	SWEEP_SECONDS = 60,    // a whole round of the connection table
 	FLUSH_PER_TURN = 256, // buckets, likewise
@@ -25,56 +23,61 @@ struct job {
 	uint64_t hash;
 };
 
-static int not_ours(const struct worker *w, const struct rte_mbuf *m)
+// Take a packet off the road here, unless it is among the answers: then muxing counts it.
+static void end(struct worker *w, struct rte_mbuf *m, enum reason reason)
 {
-	return w->egress[m->port].punts ? FATE_PUNT : FATE_NOT_VIP;
+	if (reason != REASON_echo_answered && reason != REASON_too_big_answered)
+		packet_end(&w->stats, w->collector, m, reason);
+}
+
+static bool is_vip_address(const struct state *s, const struct packet_view *v)
+{
+	return s != NULL && vip_table_owns(&s->vip_table, view_destination(v), view_address_length(v));
 }
 
 // No vip matched, or layer 4 is broken: whose fault that is depends on whether the address is a vip's.
-static int without_vip(const struct worker *w, const struct state *s, const struct rte_mbuf *m,
-		       const struct packet_view *v, int fate)
+static enum reason without_vip(const struct worker *w, const struct state *s, const struct rte_mbuf *m,
+			       const struct packet_view *v, enum reason reason)
 {
-	if (s == NULL || !vip_table_owns(&s->vip_table, view_destination(v), view_address_length(v)))
-		return not_ours(w, m);
-	return fate;
+	if (is_vip_address(s, v))
+		return reason;
+	return w->egress[m->port].punts ? REASON_punt_address : REASON_other_address;
 }
 
 // ICMP for a vip's address: errors go with the flow that they quote, echo requests are answered while a vip is served.
-static int classify_icmp(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+static enum reason classify_icmp(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
 	int32_t position;
 
-	if (s == NULL || !vip_table_owns(&s->vip_table, view_destination(v), view_address_length(v)))
-		return not_ours(w, m);
 	switch (icmp_kind(v)) {
 	case ICMP_BROKEN:
-		return FATE_MALFORMED;
+		return REASON_icmp_cut;
 	case ICMP_OTHER:
-		return FATE_NOT_VIP;
+		return REASON_other_icmp;
 	case ICMP_ECHO:
 		if (v->ttl == 0)
-			return FATE_TTL_EXPIRED;
+			return REASON_ttl_zero;
 		if (!vip_table_served(&s->vip_table, view_destination(v), view_address_length(v)))
-			return FATE_NO_BACKEND;
-		return answer_echo(w, m, v) ? REPLIED : FATE_ECHO_SUPPRESSED;
+			return REASON_echo_no_backend;
+		return answer_echo(w, m, v);
 	case ICMP_ERROR:
 		break;
 	}
 	if (!icmp_quoted_flow(v))
-		return FATE_NOT_VIP;
+		return REASON_quote_unknown;
 	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->flow_protocol,
 				  v->destination_port);
 	if (position == VIP_NONE)
-		return FATE_NOT_VIP;
+		return REASON_quote_not_vip;
 	if (v->ttl == 0)
-		return FATE_TTL_EXPIRED;
+		return REASON_ttl_zero;
 	job->vip = &s->vips[position];
 	return GO_ON;
 }
 
 // Precedence of fates as in DESIGN 4.
-static int classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+static enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
 	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v);
@@ -82,26 +85,26 @@ static int classify(struct worker *w, const struct state *s, struct rte_mbuf *m,
 	int32_t position;
 
 	if (l3 == PARSE_NOT_IP)
-		return not_ours(w, m);
+		return w->egress[m->port].punts ? REASON_punt_not_ip : REASON_not_ip;
 	if (l3 == PARSE_MALFORMED)
-		return FATE_MALFORMED;
+		return (enum reason)v->fault;
 	l4 = parse_transport(v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
-		return without_vip(w, s, m, v, FATE_MALFORMED);
+		return without_vip(w, s, m, v, (enum reason)v->fault);
 	if (v->fragment)
-		return without_vip(w, s, m, v, FATE_FRAGMENT_UNMATCHED);
-	if (icmp_is(v))
+		return without_vip(w, s, m, v, REASON_fragment_unmatched);
+	if (icmp_is(v) && is_vip_address(s, v))
 		return classify_icmp(w, s, m, job);
 	if (s == NULL || !v->has_ports)
-		return without_vip(w, s, m, v, FATE_NOT_VIP);
+		return without_vip(w, s, m, v, REASON_other_protocol);
 	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->protocol,
 				  v->destination_port);
 	if (position == VIP_NONE)
-		return without_vip(w, s, m, v, FATE_NOT_VIP);
+		return without_vip(w, s, m, v, REASON_other_port);
 	if (l4 == PARSE_MALFORMED)
-		return FATE_MALFORMED;
+		return (enum reason)v->fault;
 	if (v->ttl == 0)
-		return FATE_TTL_EXPIRED;
+		return REASON_ttl_zero;
 	job->vip = &s->vips[position];
 	return GO_ON;
 }
@@ -116,11 +119,10 @@ static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_m
 		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 	for (uint16_t i = 0; i < n; i++) {
 		struct job *job = &jobs[kept];
-		int fate = classify(w, s, burst[i], job);
+		enum reason reason = classify(w, s, burst[i], job);
 
-		if (fate != GO_ON) {
-			if (fate != REPLIED)
-				packet_end(&w->stats, w->collector, burst[i], (enum fate)fate);
+		if (reason != GO_ON) {
+			end(w, burst[i], reason);
 			continue;
 		}
 		job->hash = flow_hash(&w->key, &job->view.key);
@@ -145,32 +147,34 @@ static uint16_t by_table(const struct worker *w, const struct job *job)
 	return vip->slots[flow_slot(hash, vip->table_size)];
 }
 
-// The Maglev table's choice, remembered when it may be.
-static int decide_new(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note,
-		      bool rewrite)
+// The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds.
+static enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
+			      struct packet_note *note, enum reason why)
 {
 	const struct vip *vip = job->vip;
 	const struct packet_view *v = &job->view;
 	struct conn_entry entry = {.vip = vip->id, .state = first_state(v)};
 
 	if (vip->table_size == 0)
-		return FATE_NO_BACKEND;
+		return REASON_no_backend;
 	note->backend = by_table(w, job);
 	if (icmp_is(v))
-		return FATE_ICMP_ERROR; // about a flow that this worker does not know: nothing to remember
-	if (note->flags & (PACKET_OWN | PACKET_SPILLED))
-		return FATE_HASH_UNTRACKED;
+		return REASON_error_by_table; // about a flow that this worker does not know: nothing to remember
+	if (note->flags & PACKET_OWN)
+		return REASON_own_untracked;
+	if (note->flags & PACKET_SPILLED)
+		return REASON_spilled;
 	if ((v->tcp_flags & TCP_RST) != 0)
-		return FATE_HASH_UNTRACKED; // the end of a flow is not worth an entry
-	if (!rewrite && !conn_fair(&w->table, vip->id, s->vip_count))
-		return FATE_HASH_UNTRACKED;
+		return REASON_reset_untracked; // the end of a flow is not worth an entry
+	if (why == REASON_new_flow && !conn_fair(&w->table, vip->id, s->vip_count))
+		return REASON_over_share;
 	entry.backend = note->backend;
 	entry.generation = s->backends[note->backend].generation;
-	return conn_insert(&w->table, job->hash, &entry, w->now) ? FATE_HASH_NEW : FATE_HASH_UNTRACKED;
+	return conn_insert(&w->table, job->hash, &entry, w->now) ? why : REASON_table_full;
 }
 
 // The connection table's backend while it may be used, else the Maglev table's.
-static int decide(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note)
+static enum reason decide(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note)
 {
 	struct conn_entry found;
 	int way = -1;
@@ -178,14 +182,17 @@ static int decide(struct worker *w, const struct state *s, const struct job *job
 	note->vip = job->vip->id;
 	if ((note->flags & PACKET_OWN) == 0)
 		way = conn_lookup(&w->table, job->hash, job->vip->id, w->now, &found);
-	if (way < 0 || conn_starts_anew(&found, job->view.tcp_flags) ||
-	    !vip_may_use(job->vip, s, found.backend, found.generation))
-		return decide_new(w, s, job, note, way >= 0);
+	if (way < 0)
+		return decide_new(w, s, job, note, REASON_new_flow);
+	if (conn_starts_anew(&found, job->view.tcp_flags))
+		return decide_new(w, s, job, note, REASON_new_after_closing);
+	if (!vip_may_use(job->vip, s, found.backend, found.generation))
+		return decide_new(w, s, job, note, REASON_backend_left);
 	note->backend = found.backend;
 	if (icmp_is(&job->view))
-		return FATE_ICMP_ERROR; // says nothing of how the flow fares
+		return REASON_error_known; // says nothing of how the flow fares
 	conn_seen(&w->table, job->hash, way, &found, job->view.tcp_flags, w->now);
-	return FATE_CONN_HIT;
+	return REASON_known_flow;
 }
 
 // Vips and hashes -> backends, in the packets' notes.
@@ -196,13 +203,13 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 
 	for (uint16_t i = 0; i < n; i++) {
 		struct packet_note *note = packet_note(burst[i]);
-		int fate = decide(w, s, &jobs[i], note);
+		enum reason reason = decide(w, s, &jobs[i], note);
 
-		if (fate == FATE_NO_BACKEND) {
-			packet_end(&w->stats, w->collector, burst[i], FATE_NO_BACKEND);
+		if (reason == REASON_no_backend) {
+			end(w, burst[i], reason);
 			continue;
 		}
-		note->fate = (uint8_t)fate;
+		note->reason = (uint8_t)reason;
 		rte_prefetch0(&s->backends[note->backend]);
 		if (kept != i) {
 			jobs[kept] = jobs[i];
@@ -221,7 +228,7 @@ static bool may_answer_too_big(const struct rte_mbuf *m, const struct packet_vie
 	return v->dont_fragment && !icmp_is(v) && (note->flags & PACKET_OWN) == 0;
 }
 
-static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
+static enum reason encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
 {
 	const struct packet_view *v = &job->view;
 	struct packet_note *note = packet_note(m);
@@ -233,13 +240,13 @@ static int encapsulate(struct worker *w, const struct state *s, struct rte_mbuf 
 	uint8_t *frame;
 
 	if (hop >> 63 == 0)
-		return FATE_NO_NEIGHBOR;
+		return REASON_no_neighbor;
 	if (v->ip_length + outer > egress->mtu)
-		return may_answer_too_big(m, v) && answer_too_big(w, m, v, egress->mtu - outer) ? REPLIED : FATE_TOO_BIG;
+		return may_answer_too_big(m, v) ? answer_too_big(w, m, v, egress->mtu - outer) : REASON_too_big_silent;
 	packet_cut(m, v->l3 + v->ip_length); // Ethernet padding is not the packet's
 	frame = (uint8_t *)rte_pktmbuf_prepend(m, outer);
 	if (frame == NULL)
-		return FATE_NO_HEADROOM;
+		return REASON_no_headroom;
 	memcpy(frame, &hop, RTE_ETHER_ADDR_LEN);
 	memcpy(frame + RTE_ETHER_ADDR_LEN, egress->mac, RTE_ETHER_ADDR_LEN);
 	if (tags > 0) // it leaves by the VLAN it came from
@@ -262,12 +269,12 @@ static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_m
 	uint16_t kept = 0;
 
 	for (uint16_t i = 0; i < n; i++) {
-		int fate = encapsulate(w, s, burst[i], &jobs[i]);
+		enum reason reason = encapsulate(w, s, burst[i], &jobs[i]);
 
-		if (fate == GO_ON)
+		if (reason == GO_ON)
 			burst[kept++] = burst[i];
-		else if (fate != REPLIED)
-			packet_end(&w->stats, w->collector, burst[i], (enum fate)fate);
+		else
+			end(w, burst[i], reason);
 	}
 	return kept;
 }
@@ -299,7 +306,7 @@ static void pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
 	unsigned int sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
 
 	for (; sent < n; sent++)
-		packet_end(&w->stats, w->collector, packets[sent], FATE_TRANSMIT_FULL);
+		packet_end(&w->stats, w->collector, packets[sent], REASON_muxing_full);
 }
 
 uint32_t worker_turn(struct worker *w)

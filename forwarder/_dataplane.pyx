@@ -85,6 +85,21 @@ FATE_KINDS = {
 }
 
 
+cdef dict _all_reasons():
+    cdef c.reason_facts facts
+    cdef uint32_t number = 1
+    cdef dict reasons = {}
+    while c.dataplane_reason(number, &facts):
+        reasons[facts.name.decode()] = (FATES[facts.fate], facts.text.decode())
+        number += 1
+    return reasons
+
+
+# What befell a packet, and why: {reason: (its fate, a sentence)}.
+REASONS = _all_reasons()
+_FATE_OF = (None, *(fate for fate, _ in REASONS.values()))
+
+
 cdef class PacketPool:
     """The shared pool of `size` packet buffers of 2 KB."""
 
@@ -518,7 +533,8 @@ cdef class Dataplane:
         cdef int length = c.dataplane_collect(self.get(), &what, <char *>room, MAX_FRAME)
         if length == 0:
             return None
-        return what.worker, FATES[what.fate], what.port, what.backend, bytes(room[:length])
+        fate = _FATE_OF[what.reason]
+        return what.worker, fate, what.port, what.backend, bytes(room[:length])
 
     @property
     def received(self):
@@ -532,9 +548,15 @@ cdef class Dataplane:
 
     def fates(self):
         """{fate: packets}, every fate."""
-        cdef uint64_t values[64]
-        c.dataplane_fates(self.get(), values)
-        return {name: values[i] for i, name in enumerate(FATES)}
+        cdef dict fates = dict.fromkeys(FATES, 0)
+        for reason, packets in self.reasons().items():
+            fates[REASONS[reason][0]] += packets
+        return fates
+
+    def reasons(self):
+        """{reason: packets}, every reason; see REASONS."""
+        cdef c.dataplane *d = self.get()
+        return {name: c.dataplane_reason_count(d, number) for number, name in enumerate(REASONS, start=1)}
 
     def rings(self, uint16_t index):
         """The six pointers of one port; `recycled` is None where the port cannot know it."""

@@ -65,11 +65,16 @@ cdef extern from "dataplane.h" nogil:
         uint64_t missed
 
     struct collected:
-        uint8_t fate
+        uint8_t reason
         uint8_t worker
         uint16_t port
         uint16_t vip
         uint16_t backend
+
+    struct reason_facts:
+        const char *name
+        const char *text
+        uint32_t fate
 
     enum stage_kind:
         STAGE_STEERING
@@ -145,7 +150,8 @@ cdef extern from "dataplane.h" nogil:
     uint32_t dataplane_fate_count()
     const char *dataplane_fate_name(uint32_t fate)
     int dataplane_fate_kind(uint32_t fate)
-    void dataplane_fates(const dataplane *d, uint64_t *fates)
+    bint dataplane_reason(uint32_t reason, reason_facts *facts)
+    uint64_t dataplane_reason_count(const dataplane *d, uint32_t reason)
     uint64_t dataplane_received(const dataplane *d)
     uint64_t dataplane_own(const dataplane *d)
     void dataplane_rings(const dataplane *d, uint16_t index, ring_indices *indices)
