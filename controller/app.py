@@ -202,7 +202,7 @@ class Node:
         await self._withdraw_unwanted()
         if self.forwarder.ping is None:
             return
-        state = desired_state(self.vips, self.health.verdicts(), self.overrides.drained)
+        state = desired_state(self.vips, self.health.verdicts(), self.overrides.drained, self.config.cluster_nodes())
         if not await self.forwarder.has(state):
             await self.forwarder.push(state)
         if self.forwarder.acknowledged == state:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from controller.config_errors import ConfigError, Problem
 from controller.config_sections import ForwarderPort, PerFamily, Sections
 from controller.config_shape import shape_problems
-from controller.model import Vip
+from controller.model import Address, Vip
 from controller.node_rules import node_findings
 from controller.pools import flatten
 from controller.service_rules import service_findings
@@ -26,6 +26,13 @@ class Config(Sections):
         """Every vip with its backends, sorted by name: the same for any order of the file."""
         vips = (flatten(vip, self.backend_pools) for vip in self.vips)
         return tuple(sorted(vips, key=lambda vip: vip.name))
+
+    def cluster_nodes(self) -> dict[str, Address]:
+        """The tunnel address of every node, this one's too; none when no other node is listed."""
+        listed = {node.name: node.address for node in self.cluster.nodes}
+        others = [address for name, address in listed.items() if name != self.node.name]
+        own = self.node.tunnel_source.of(others[0].version) if others else None
+        return {self.node.name: own} | listed if own else {}
 
     def forwarder_settings(self) -> dict[str, Any]:
         """What a forwarder is started with: all that is not forwarding state, as plain JSON values."""

@@ -16,7 +16,7 @@ from controller.config_values import distinct, duration, one_of, whole, whole_se
 
 DAY = 86400.0
 
-NOT_BUILT_YET = frozenset({"cluster", "load_bound", "shard"})
+NOT_BUILT_YET = frozenset({"load_bound", "shard"})
 """Keys of later versions, refused with another word than a misspelling."""
 
 
@@ -120,6 +120,19 @@ class Bgp(Section):
     lease: Annotated[float, duration(1, 3600)] = 3.0
 
 
+class ClusterNode(Section):
+    """One node of the cluster; `address` is its tunnel source."""
+
+    name: values.Name = Field(examples=["lb2"])
+    address: values.AnyAddress = Field(examples=["10.0.2.6"])
+
+
+class Cluster(Section):
+    """The nodes that serve the same vips: they send each datagram's fragments on to one of them."""
+
+    nodes: Annotated[tuple[ClusterNode, ...], Field(max_length=64)] = ()
+
+
 class _Check(Section):
     """What all kinds of health check share; `rise` passes in a row bring up, `fall` failures bring down."""
 
@@ -209,6 +222,7 @@ class Sections(Section):
 
     node: Node = Field(examples=["{name: lb1, ...}"])
     forwarder: Forwarder = Forwarder()
+    cluster: Cluster = Cluster()
     bgp: Bgp = Bgp(speaker="none")
     health_checks: Mapping[values.Name, HealthCheck] = {}
     backend_pools: Mapping[values.Name, Pool] = {}

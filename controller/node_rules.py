@@ -19,6 +19,7 @@ def node_findings(config: Sections) -> Iterator[Finding]:
     if config.bgp.speaker != "none":
         yield from _bgp(config)
     yield from _neighbors(config)
+    yield from _cluster(config)
 
 
 def own_addresses(config: Sections) -> dict[Address, str]:
@@ -89,3 +90,23 @@ def _neighbors(config: Sections) -> Iterator[Finding]:
         if neighbor.address in own:
             message = f"{neighbor.address} is this node ({own[neighbor.address]}); write the router's address"
             yield path, message
+
+
+def _cluster(config: Sections) -> Iterator[Finding]:
+    """Names and addresses once each, of one family; this node may be listed, as it is."""
+    nodes = config.cluster.nodes
+    first: dict[tuple[str, str], int] = {}
+    for position, node in enumerate(nodes):
+        path: KeyPath = ("cluster", "nodes", position)
+        for key, value in (("name", node.name), ("address", str(node.address))):
+            if first.setdefault((key, value), position) != position:
+                yield (*path, key), f"{value} is already node {first[key, value]}; write each {key} once"
+        own = config.node.tunnel_source.of(node.address.version)
+        family = f"ipv{node.address.version}"
+        if own is None:
+            yield (*path, "address"), f"needs node.tunnel_source.{family} here too; write it, or another address"
+        elif (node.name == config.node.name) != (node.address == own):
+            message = f"this node is {config.node.name} with {own}; write both here, or leave this entry out"
+            yield (*path, "address"), message
+        if node.address.version != nodes[0].address.version:
+            yield (*path, "address"), f"is of another family than that of {nodes[0].name}; write one of the same"

@@ -54,7 +54,8 @@ def check(config: Config) -> dict[str, Any]:
 def replay_request(config: Config) -> dict[str, Any]:
     """What `python -m forwarder.replay` reads on stdin: the forwarder's settings and the state it would get."""
     vips = config.services()
-    return {"settings": config.forwarder_settings(), "state": desired_state(vips, _all_up(vips), ())}
+    state = desired_state(vips, _all_up(vips), (), config.cluster_nodes())
+    return {"settings": config.forwarder_settings(), "state": state}
 
 
 def table(config: Config, name: str) -> dict[str, Any]:

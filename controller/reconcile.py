@@ -36,14 +36,20 @@ def serving_addresses(vips: Iterable[Vip], verdicts: Verdicts) -> frozenset[Addr
     return frozenset(m.backend.address for m in members) - down
 
 
-def desired_state(vips: Iterable[Vip], verdicts: Verdicts, drained: Collection[str]) -> dict[str, Any]:
-    """The state message for the forwarder: sorted by name throughout, and nothing of this node in it."""
+def desired_state(
+    vips: Iterable[Vip], verdicts: Verdicts, drained: Collection[str], cluster: Mapping[str, Address] | None = None
+) -> dict[str, Any]:
+    """The state message for the forwarder: sorted by name throughout, and nothing of this node in it.
+
+    `cluster`: the tunnel address of every node by name, this one's too; none for a node that is alone.
+    """
     ordered = sorted(vips, key=lambda vip: vip.name)
     backends = {m.backend.name: str(m.backend.address) for vip in ordered for m in vip.members}
     return {
         "version": STATE_VERSION,
         "backends": dict(sorted(backends.items())),
         "vips": [_vip_state(vip, verdicts, drained) for vip in ordered],
+        **({"cluster": {name: str(address) for name, address in sorted(cluster.items())}} if cluster else {}),
     }
 
 

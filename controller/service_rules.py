@@ -22,6 +22,7 @@ def service_findings(config: Sections) -> Iterator[Finding]:
     yield from _cycles(config)
     yield from _pool_contents(config)
     yield from _identities(config)
+    yield from _nodes(config)
     yield from _vips(config)
     served = [list(reach(vip.pools, config.backend_pools)) for vip in config.vips]
     yield from _conflicts(config, served)
@@ -127,6 +128,16 @@ def _identities(config: Sections) -> Iterator[Finding]:
         if address in own:
             message = f"{address} is this node ({own[address]}); write the address of a server"
             yield (*path, "address"), message
+
+
+def _nodes(config: Sections) -> Iterator[Finding]:
+    """A node of the cluster is neither a vip nor a backend."""
+    taken = {entry.address: f"backend {entry.name}" for _, entry in _backends(config)}
+    taken |= {vip.address: f"vip {vip.name}" for vip in config.vips}
+    for position, node in enumerate(config.cluster.nodes):
+        if node.address in taken:
+            message = f"{node.address} is the address of {taken[node.address]}; write the node's tunnel source"
+            yield ("cluster", "nodes", position, "address"), message
 
 
 def _vips(config: Sections) -> Iterator[Finding]:

@@ -42,6 +42,11 @@ uint64_t dataplane_own(const struct dataplane *d)
 	return peek(&d->steering.own_received);
 }
 
+uint32_t dataplane_held(const struct dataplane *d)
+{
+	return __atomic_load_n(&d->steering.matcher.table.held, __ATOMIC_RELAXED);
+}
+
 uint64_t dataplane_received(const struct dataplane *d)
 {
 	uint64_t received = 0, own = dataplane_own(d); // first: read late it could be higher than what is in `received`

@@ -104,6 +104,9 @@ static int create_stages(struct dataplane *d, struct port **ports, uint16_t coun
 	s->own = d->own;
 	s->seed = d->config.steering_seed;
 	s->collector = m->collector = d->collector;
+	s->state = &d->state;
+	s->matcher.key = (struct hash_key){d->config.hash_key[0], d->config.hash_key[1]};
+	steering_tick(s, 1);
 	s->port_count = m->port_count = count;
 	s->worker_count = m->worker_count = (uint16_t)workers;
 	for (uint16_t i = 0; i < count && rc == 0; i++)
@@ -114,7 +117,7 @@ static int create_stages(struct dataplane *d, struct port **ports, uint16_t coun
 	}
 	s->freeing[s->freeing_count++] = &s->stats;
 	s->freeing[s->freeing_count++] = &m->stats;
-	return rc != 0 ? rc : state_slot_create(&d->state, workers);
+	return rc != 0 ? rc : state_slot_create(&d->state, workers + 1); // steering reads it too
 }
 
 struct dataplane *dataplane_new(const struct dataplane_config *config, struct packet_pool *pool, struct port **ports,
@@ -145,6 +148,7 @@ struct dataplane *dataplane_new(const struct dataplane_config *config, struct pa
 	}
 	// Two bursts per stage are on the road; what may wait in rings comes on top.
 	d->steering.capacity = pool->size - need + (config->workers + 2) * 2 * BURST;
+	steering_hold(&d->steering, d->steering.capacity / HELD_SHARE);
 	return d;
 }
 
@@ -153,6 +157,7 @@ void dataplane_delete(struct dataplane *d)
 	if (d == NULL)
 		return;
 	dataplane_stop(d);
+	steering_end(&d->steering);
 	for (uint16_t i = 0; i < MAX_PORTS; i++) {
 		receive_ring_free(&d->steering.rings[i]);
 		transmit_ring_free(&d->muxing.rings[i]);
@@ -229,8 +234,11 @@ void dataplane_stop(struct dataplane *d)
 
 uint32_t dataplane_step(struct dataplane *d, uint32_t now)
 {
-	uint32_t moved = steering_turn(&d->steering);
+	uint32_t moved;
 
+	if (d->steering.matcher.now != now)
+		steering_tick(&d->steering, now);
+	moved = steering_turn(&d->steering);
 	for (uint32_t i = 0; i < d->config.workers; i++) {
 		if (d->workers[i].now != now)
 			worker_tick(&d->workers[i], now);

@@ -44,9 +44,18 @@ struct vip_spec {
 	uint32_t usable_count;
 };
 
+// The nodes that share a datagram's fragments out among themselves; table_size 0: this node is alone.
+struct cluster_spec {
+	const struct backend_spec *nodes; // in the order of their names; index and generation are not read
+	uint32_t node_count;
+	uint16_t self;         // position of this node
+	uint32_t table_size;
+	const uint16_t *slots; // [table_size] positions; must outlive the state
+};
+
 // Returns NULL and sets *error to a negative errno: -EINVAL for an index out of range, -EEXIST for a vip given twice.
 struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,
-			  uint32_t backend_count, int *error);
+			  uint32_t backend_count, const struct cluster_spec *cluster, int *error);
 void state_free(struct state *s);
 
 // -- the data plane ----------------------------------------------------------------------------------------------
@@ -157,6 +166,7 @@ bool dataplane_reason(uint32_t reason, struct reason_facts *facts); // false: th
 uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason);
 uint64_t dataplane_received(const struct dataplane *d); // from outside; packets of our own are not in it
 uint64_t dataplane_own(const struct dataplane *d);
+uint32_t dataplane_held(const struct dataplane *d); // fragments that wait for their first ones: received, no fate yet
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices);
 void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes);
 void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes);

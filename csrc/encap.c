@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 #include <string.h>
 
+enum { RECURSION_ONE = 0x01 }; // first byte of the GRE header
+
 static void write16(uint8_t *p, uint32_t value)
 {
 	p[0] = (uint8_t)(value >> 8);
@@ -40,6 +42,24 @@ void encap_template_ipv6(struct encap_template *t, const uint8_t *source, const 
 	t->header[7] = ENCAP_TTL;
 	memcpy(t->header + 8, source, 16);
 	memcpy(t->header + 24, destination, 16);
+}
+
+void encap_template_mark(struct encap_template *t)
+{
+	t->header[t->length - ENCAP_GRE] = RECURSION_ONE;
+}
+
+uint32_t encap_marked(const struct packet_view *outer, uint16_t *ethertype)
+{
+	const uint8_t *gre = outer->ip + outer->l4;
+	uint32_t end = outer->ip_length < outer->available ? outer->ip_length : outer->available;
+
+	if (outer->fragment || outer->protocol != IPPROTO_GRE || outer->l4 + (uint32_t)ENCAP_GRE > end)
+		return 0;
+	*ethertype = (uint16_t)(gre[2] << 8 | gre[3]);
+	if (gre[0] != RECURSION_ONE || gre[1] != 0 || (*ethertype != 0x0800 && *ethertype != 0x86dd))
+		return 0;
+	return outer->l4 + (uint32_t)ENCAP_GRE;
 }
 
 static void finish_ipv4(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id)

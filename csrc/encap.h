@@ -8,7 +8,7 @@
 
 #include "parse.h"
 
-enum { ENCAP_IPV4 = 24, ENCAP_IPV6 = 44, ENCAP_TTL = 64 };
+enum { ENCAP_IPV4 = 24, ENCAP_IPV6 = 44, ENCAP_TTL = 64, ENCAP_GRE = 4 };
 
 struct encap_template {
 	uint8_t header[ENCAP_IPV6]; // outer IP and GRE
@@ -20,6 +20,18 @@ struct encap_template {
 // Addresses in network order, 4 bytes each or 16 bytes each.
 void encap_template_ipv4(struct encap_template *t, const uint8_t *source, const uint8_t *destination);
 void encap_template_ipv6(struct encap_template *t, const uint8_t *source, const uint8_t *destination);
+
+// Mark all packets of this template as on their one extra hop, between nodes of a cluster: recursion control (RFC 1701) 1.
+void encap_template_mark(struct encap_template *t);
+
+// Whom packets of this template are sent to: 4 or 16 bytes.
+static inline const uint8_t *encap_destination(const struct encap_template *t)
+{
+	return t->header + (t->length == ENCAP_IPV4 ? 16 : 24);
+}
+
+// Of a packet that is on its extra hop: the offset of the inner packet from outer->ip, and its ethertype. 0: it is not.
+uint32_t encap_marked(const struct packet_view *outer, uint16_t *ethertype);
 
 // Write the outer headers at `outer`, which has t->length bytes, for the packet `inner`. `id` goes into the outer
 // IPv4 header when the inner packet may be fragmented, `flow_label` (20 bits) into the outer IPv6 header.

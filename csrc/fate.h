@@ -48,6 +48,9 @@ enum fate {
 	X(own_untracked, HASH_UNTRACKED, "a packet of our own is never remembered")                                    \
 	X(error_known, ICMP_ERROR, "an ICMP error about a flow that the connection table knows")                       \
 	X(error_by_table, ICMP_ERROR, "an ICMP error about a flow that is not known: by the Maglev table")             \
+	X(fragment_first, FRAGMENT, "a first fragment: with its flow, and its datagram's other fragments follow")      \
+	X(fragment_later, FRAGMENT, "a later fragment: with the flow of its first one")                                \
+	X(fragment_to_node, FRAGMENT, "a fragment that another node of the cluster matches: sent on to it")            \
 	X(echo_answered, ECHO_REPLY, "an echo request to a vip that is served")                                        \
 	X(too_big_answered, TOO_BIG_REPLY, "larger than the egress MTU leaves room for: the sender was told")          \
 	X(punt_not_ip, PUNT, "neither IPv4 nor IPv6: the kernel's")                                                    \
@@ -59,6 +62,7 @@ enum fate {
 	X(other_icmp, NOT_VIP, "ICMP to a vip that is neither an error nor an echo request")                           \
 	X(quote_unknown, NOT_VIP, "an ICMP error whose quote names no flow from this address")                         \
 	X(quote_not_vip, NOT_VIP, "an ICMP error about a port that no vip has")                                        \
+	X(not_a_fragment, NOT_VIP, "from a node of the cluster, but no fragment for a vip")                            \
 	X(no_backend, NO_BACKEND, "no backend of the vip takes new flows")                                             \
 	X(echo_no_backend, NO_BACKEND, "an echo request to an address of which no vip is served")                      \
 	X(ethernet_cut, MALFORMED, "the frame ends inside its Ethernet header or VLAN tags")                           \
@@ -72,6 +76,7 @@ enum fate {
 	X(ipv6_payload_length, MALFORMED, "the IPv6 payload length is beyond the frame")                               \
 	X(ipv6_extension_cut, MALFORMED, "an IPv6 extension header goes beyond the packet")                            \
 	X(ipv6_extensions, MALFORMED, "more IPv6 extension headers than any honest packet has")                        \
+	X(ipv6_fragments, MALFORMED, "an IPv6 packet with two fragment headers")                                       \
 	X(ports_cut, MALFORMED, "the packet ends before its ports")                                                    \
 	X(tcp_header, MALFORMED, "the TCP header is cut, or its length is below 20 or beyond the packet")              \
 	X(udp_header, MALFORMED, "the UDP header is cut, or its length is below 8 or beyond the packet")               \
@@ -81,7 +86,10 @@ enum fate {
 	X(too_big_silent, TOO_BIG, "larger than the egress MTU, and its sender may not be answered")                   \
 	X(echo_rate, ECHO_SUPPRESSED, "too many echo replies in this second")                                          \
 	X(echo_silent, ECHO_SUPPRESSED, "an echo request whose sender may not be answered")                            \
-	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment whose flow is not known")                                \
+	X(fragment_late, FRAGMENT_UNMATCHED, "a fragment whose first fragment did not come in time")                   \
+	X(fragment_no_room, FRAGMENT_UNMATCHED, "a fragment before its first one, and no room to hold it")             \
+	X(fragment_no_flow, FRAGMENT_UNMATCHED, "a fragment of neither TCP nor UDP belongs to no flow")                \
+	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment that came while vips or cluster changed")                \
 	X(ring_full, RING_FULL, "the rings of all workers are full")                                                   \
 	X(muxing_full, TRANSMIT_FULL, "the ring from the worker to muxing is full")                                    \
 	X(transmit_full, TRANSMIT_FULL, "the port's transmit ring is full")                                            \

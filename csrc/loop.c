@@ -18,13 +18,12 @@ enum {
 
 typedef uint32_t turn_function(void *stage);
 
-// A worker on its lcore: what its turns need beside the worker itself.
-struct worker_on_lcore {
-	struct worker *worker;
-	struct rte_rcu_qsbr *readers;
-	uint32_t index;
+// A stage that reads the state and has a clock, on its lcore.
+struct reader {
+	struct dataplane *dataplane;
+	uint32_t index;       // among the readers of the state: the workers, then steering
 	uint64_t second;      // in TSC cycles
-	uint64_t next_second; // TSC at which the worker's clock moves
+	uint64_t next_second; // TSC at which the stage's clock moves
 };
 
 // What a stage does when there was nothing to do in so many turns.
@@ -58,9 +57,25 @@ static void run(const struct dataplane *d, turn_function *turn, void *stage, str
 	}
 }
 
-static uint32_t turn_steering(void *stage)
+// Between turns: nothing of the state is held. Returns whether a second has passed; to be asked until it has not.
+static bool rest(struct reader *r)
 {
-	return steering_turn(stage);
+	rte_rcu_qsbr_quiescent(r->dataplane->state.readers, r->index);
+	if (rte_rdtsc() < r->next_second)
+		return false;
+	r->next_second += r->second;
+	return true;
+}
+
+static uint32_t turn_steering(void *reader)
+{
+	struct reader *r = reader;
+	struct steering *s = &r->dataplane->steering;
+	uint32_t handled = steering_turn(s);
+
+	while (rest(r))
+		steering_tick(s, s->matcher.now + 1);
+	return handled;
 }
 
 static uint32_t turn_muxing(void *stage)
@@ -68,23 +83,35 @@ static uint32_t turn_muxing(void *stage)
 	return muxing_turn(stage);
 }
 
-static uint32_t turn_worker(void *stage)
+static uint32_t turn_worker(void *reader)
 {
-	struct worker_on_lcore *l = stage;
-	uint32_t handled = worker_turn(l->worker);
+	struct reader *r = reader;
+	struct worker *w = &r->dataplane->workers[r->index];
+	uint32_t handled = worker_turn(w);
 
-	rte_rcu_qsbr_quiescent(l->readers, l->index); // nothing of the state is held between turns
-	for (; rte_rdtsc() >= l->next_second; l->next_second += l->second)
-		worker_tick(l->worker, l->worker->now + 1);
+	while (rest(r))
+		worker_tick(w, w->now + 1);
 	return handled;
+}
+
+static int run_reader(struct dataplane *d, uint32_t index, turn_function *turn, struct stage_stats *stats)
+{
+	struct reader r = {.dataplane = d, .index = index, .second = rte_get_tsc_hz()};
+
+	r.next_second = rte_rdtsc() + r.second;
+	rte_rcu_qsbr_thread_register(d->state.readers, index);
+	rte_rcu_qsbr_thread_online(d->state.readers, index);
+	run(d, turn, &r, stats);
+	rte_rcu_qsbr_thread_offline(d->state.readers, index);
+	rte_rcu_qsbr_thread_unregister(d->state.readers, index);
+	return 0;
 }
 
 int loop_steering(void *dataplane)
 {
 	struct dataplane *d = dataplane;
 
-	run(d, turn_steering, &d->steering, &d->steering.stats);
-	return 0;
+	return run_reader(d, d->config.workers, turn_steering, &d->steering.stats);
 }
 
 int loop_muxing(void *dataplane)
@@ -98,16 +125,9 @@ int loop_muxing(void *dataplane)
 int loop_worker(void *dataplane)
 {
 	struct dataplane *d = dataplane;
-	struct worker_on_lcore l = {.readers = d->state.readers, .second = rte_get_tsc_hz()};
+	uint32_t index = 0;
 
-	while (d->lcores[1 + l.index] != rte_lcore_id())
-		l.index++;
-	l.worker = &d->workers[l.index];
-	l.next_second = rte_rdtsc() + l.second;
-	rte_rcu_qsbr_thread_register(l.readers, l.index);
-	rte_rcu_qsbr_thread_online(l.readers, l.index);
-	run(d, turn_worker, &l, &l.worker->stats);
-	rte_rcu_qsbr_thread_offline(l.readers, l.index);
-	rte_rcu_qsbr_thread_unregister(l.readers, l.index);
-	return 0;
+	while (d->lcores[1 + index] != rte_lcore_id())
+		index++;
+	return run_reader(d, index, turn_worker, &d->workers[index].stats);
 }

@@ -14,7 +14,7 @@ static void count_departure(struct muxing *x, const struct departure *d)
 	struct traffic *backend = &x->backends[d->note.backend];
 
 	count(&x->stats.reasons[d->note.reason], 1);
-	if (d->note.flags & PACKET_ANSWER)
+	if (d->note.flags & (PACKET_ANSWER | PACKET_TO_NODE))
 		return;
 	count(&vip->packets, 1);
 	count(&vip->bytes, d->bytes);

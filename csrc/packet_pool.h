@@ -21,6 +21,9 @@ enum packet_flags {
 	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart
 	PACKET_SPILLED = 2, // its worker was full: another worker has it and must not track its flow
 	PACKET_ANSWER = 4,  // to its sender: no vip's or backend's traffic
+	PACKET_MATCHED = 8, // a later fragment whose flow is known: the note says which
+	PACKET_TO_NODE = 16, // a fragment for another node of the cluster: no vip's or backend's traffic
+	PACKET_UNWRAPPED = 32, // a fragment from another node of the cluster: never sent on once more
 };
 
 // Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.
@@ -28,10 +31,21 @@ enum packet_flags {
 struct packet_note {
 	uint8_t reason; // enum reason, once it is decided
 	uint8_t flags;
-	uint16_t vip;     // stable index, valid for forwarded packets
-	uint16_t backend; // stable index, valid for forwarded packets
-	uint8_t inner;    // offset of the inner packet in the frame, valid for forwarded packets
-	uint8_t worker;   // PACKET_OWN: the worker it must pass
+	union {
+		struct {
+			uint16_t vip;     // stable index, valid for forwarded packets
+			uint16_t backend; // stable index, likewise; PACKET_TO_NODE: position of the node in the state
+		};
+		struct { // PACKET_MATCHED, until its worker has read them; network order
+			uint16_t source_port;
+			uint16_t destination_port;
+		};
+	};
+	uint8_t inner; // offset of the inner packet in the frame, valid for forwarded packets
+	union {
+		uint8_t worker;   // PACKET_OWN: the worker it must pass
+		uint8_t protocol; // PACKET_MATCHED: of the flow
+	};
 };
 static_assert(sizeof(struct packet_note) == sizeof(((struct rte_mbuf *)0)->hash), "the note fills the hash field");
 

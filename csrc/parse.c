@@ -64,8 +64,25 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 	v->protocol = ip[9];
 	v->dont_fragment = (fragment & 0x4000) != 0;
 	v->fragment = (fragment & 0x3fff) != 0;
+	v->fragment_offset = fragment & 0x1fff;
+	v->fragment_id = read16(ip + 4);
 	v->l4 = (uint16_t)header;
 	return PARSE_OK;
+}
+
+static uint32_t read32(const uint8_t *p)
+{
+	return (uint32_t)read16(p) << 16 | read16(p + 2);
+}
+
+// An atomic fragment (offset 0, no more to come) is a whole packet, RFC 6946.
+static void read_fragment_header(struct packet_view *v, const uint8_t *header)
+{
+	uint16_t word = read16(header + 2);
+
+	v->fragment = (word & 0xfff9) != 0;
+	v->fragment_offset = word >> 3;
+	v->fragment_id = read32(header + 4);
 }
 
 // Walk to the transport header. An unknown header ends the walk as a protocol without ports; so does the fragment
@@ -74,10 +91,10 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 {
 	uint32_t at = IPV6_HEADER;
 	uint32_t end = v->ip_length < v->available ? v->ip_length : v->available;
-	bool later_fragment = false;
+	bool met_fragment = false;
 
 	for (int i = 0; i <= MAX_EXTENSION_HEADERS; i++) {
-		if (later_fragment || !ipv6_is_extension(next)) {
+		if (v->fragment_offset != 0 || !ipv6_is_extension(next)) {
 			v->protocol = next;
 			v->l4 = (uint16_t)at;
 			return PARSE_OK;
@@ -85,11 +102,10 @@ static enum parse_result skip_extension_headers(struct packet_view *v, uint8_t n
 		if (at + 8 > end)
 			return malformed(v, REASON_ipv6_extension_cut);
 		if (next == IPPROTO_FRAGMENT) {
-			uint16_t word = read16(v->ip + at + 2);
-
-			// An atomic fragment (offset 0, no more to come) is a whole packet, RFC 6946.
-			v->fragment = v->fragment || (word & 0xfff9) != 0;
-			later_fragment = (word & 0xfff8) != 0;
+			if (met_fragment)
+				return malformed(v, REASON_ipv6_fragments);
+			met_fragment = true;
+			read_fragment_header(v, v->ip + at);
 			next = v->ip[at];
 			at += 8;
 		} else {
@@ -121,6 +137,7 @@ static enum parse_result parse_ipv6(struct packet_view *v)
 	v->ttl = ip[7];
 	v->dont_fragment = true;
 	v->fragment = false;
+	v->fragment_offset = 0;
 	return skip_extension_headers(v, ip[6]);
 }
 
@@ -168,9 +185,26 @@ static bool tcp_fits(struct packet_view *v, const uint8_t *l4, uint32_t bytes)
 	return header >= TCP_HEADER && header <= v->ip_length - v->l4;
 }
 
+// A first fragment has less than its datagram's length.
 static bool udp_fits(const struct packet_view *v, const uint8_t *l4, uint32_t bytes)
 {
-	return bytes >= UDP_HEADER && read16(l4 + 4) >= UDP_HEADER && read16(l4 + 4) <= v->ip_length - v->l4;
+	return bytes >= UDP_HEADER && read16(l4 + 4) >= UDP_HEADER &&
+	       (v->fragment || read16(l4 + 4) <= v->ip_length - v->l4);
+}
+
+static void set_flow(struct packet_view *v, uint16_t source_port, uint16_t destination_port)
+{
+	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), source_port, destination_port,
+		      v->protocol);
+	v->flow_protocol = v->protocol;
+	v->destination_port = ntohs(destination_port);
+	v->has_ports = true;
+}
+
+void parse_later_fragment(struct packet_view *v, uint16_t source_port, uint16_t destination_port, uint8_t protocol)
+{
+	v->protocol = protocol;
+	set_flow(v, source_port, destination_port);
 }
 
 enum parse_result parse_transport(struct packet_view *v)
@@ -180,18 +214,14 @@ enum parse_result parse_transport(struct packet_view *v)
 	uint32_t bytes = end - v->l4;
 	uint16_t ports[2];
 
-	if (v->fragment)
-		return PARSE_OK; // later fragments have no ports, and the first one shares their fate
+	if (v->fragment && v->fragment_offset != 0)
+		return PARSE_OK; // the middle of a datagram: no ports stand here
 	if (v->protocol != IPPROTO_TCP && v->protocol != IPPROTO_UDP)
 		return PARSE_OK;
 	if (bytes < sizeof(ports))
 		return malformed(v, REASON_ports_cut);
 	memcpy(ports, l4, sizeof(ports));
-	flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), ports[0], ports[1],
-		      v->protocol);
-	v->flow_protocol = v->protocol;
-	v->destination_port = ntohs(ports[1]);
-	v->has_ports = true;
+	set_flow(v, ports[0], ports[1]);
 	if (v->protocol == IPPROTO_TCP)
 		return tcp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_tcp_header);
 	return udp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_udp_header);

@@ -36,7 +36,9 @@ struct packet_view {
 	uint8_t fault;        // enum reason of what is malformed
 	bool dont_fragment; // IPv4 DF; true for IPv6
 	bool fragment;      // part of a fragmented datagram, first or later
-	bool has_ports;     // TCP or UDP with its ports at hand
+	bool has_ports;     // TCP or UDP with its ports at hand: never a later fragment
+	uint16_t fragment_offset; // in units of 8 bytes; 0 for a first fragment
+	uint32_t fragment_id;     // of the datagram that a fragment is part of
 	struct flow_key key;  // complete when has_ports
 	uint16_t destination_port; // host order
 };
@@ -44,9 +46,12 @@ struct packet_view {
 // `available` of the `length` bytes of the frame are contiguous at `frame`.
 enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);
 
-// After parse_ip() said PARSE_OK. Fragments and protocols without ports are PARSE_OK with has_ports false; a broken
+// After parse_ip() said PARSE_OK. Later fragments and protocols without ports are PARSE_OK with has_ports false; a broken
 // header is PARSE_MALFORMED, with has_ports true when at least the ports could be read.
 enum parse_result parse_transport(struct packet_view *view);
+
+// Make a later fragment's view that of the flow of its first one; ports in network order.
+void parse_later_fragment(struct packet_view *view, uint16_t source_port, uint16_t destination_port, uint8_t protocol);
 
 // Whether an IPv6 header of this type is followed by another: hop-by-hop, routing, fragment, destination options.
 static inline bool ipv6_is_extension(uint8_t type)

@@ -10,6 +10,7 @@
 #include "worker.h"
 
 enum { MAX_NEXT_HOPS = 1 << 16, OWN_PACKETS = 64, MAX_CONNECTIONS = 1 << 30 };
+enum { HELD_SHARE = 8 }; // of the packets on the road, one in so many may be a fragment that waits
 
 struct dataplane {
 	struct dataplane_config config;

@@ -4,6 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void build_template(struct encap_template *t, const struct backend_spec *spec)
+{
+	if (spec->address_length == 4)
+		encap_template_ipv4(t, spec->source, spec->address);
+	else
+		encap_template_ipv6(t, spec->source, spec->address);
+}
+
+static int build_cluster(struct cluster *c, const struct cluster_spec *spec)
+{
+	if (spec->table_size == 0)
+		return 0;
+	if (spec->self >= spec->node_count)
+		return -EINVAL;
+	for (uint32_t i = 0; i < spec->table_size; i++)
+		if (spec->slots[i] >= spec->node_count)
+			return -EINVAL;
+	c->nodes = aligned_alloc(64, spec->node_count * sizeof(*c->nodes));
+	if (c->nodes == NULL)
+		return -ENOMEM;
+	memset(c->nodes, 0, spec->node_count * sizeof(*c->nodes));
+	for (uint32_t i = 0; i < spec->node_count; i++) {
+		build_template(&c->nodes[i].outer, &spec->nodes[i]);
+		encap_template_mark(&c->nodes[i].outer);
+		c->nodes[i].next_hop = spec->nodes[i].next_hop;
+	}
+	c->node_count = spec->node_count;
+	c->self = spec->self;
+	c->table_size = spec->table_size;
+	c->slots = spec->slots;
+	return 0;
+}
+
 static int build_backends(struct state *s, const struct backend_spec *specs, uint32_t count)
 {
 	uint32_t highest = 0;
@@ -25,10 +58,7 @@ static int build_backends(struct state *s, const struct backend_spec *specs, uin
 
 		if (b->generation != 0)
 			return -EEXIST;
-		if (specs[i].address_length == 4)
-			encap_template_ipv4(&b->outer, specs[i].source, specs[i].address);
-		else
-			encap_template_ipv6(&b->outer, specs[i].source, specs[i].address);
+		build_template(&b->outer, &specs[i]);
 		b->generation = specs[i].generation;
 		b->next_hop = specs[i].next_hop;
 	}
@@ -68,7 +98,7 @@ static int build_vip(struct state *s, uint32_t position, const struct vip_spec *
 }
 
 struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,
-			  uint32_t backend_count, int *error)
+			  uint32_t backend_count, const struct cluster_spec *cluster, int *error)
 {
 	struct state *s = calloc(1, sizeof(*s));
 	uint32_t words;
@@ -78,6 +108,8 @@ struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const
 		return NULL;
 	*error = build_backends(s, backends, backend_count);
 	words = s->backend_count / 64 + 1;
+	if (*error == 0)
+		*error = build_cluster(&s->cluster, cluster);
 	if (*error == 0)
 		*error = vip_table_create(&s->vip_table, vip_count);
 	if (*error == 0) {
@@ -103,18 +135,19 @@ void state_free(struct state *s)
 	free(s->vips);
 	free(s->backends);
 	free(s->usable);
+	free(s->cluster.nodes);
 	free(s);
 }
 
-int state_slot_create(struct state_slot *slot, uint32_t workers)
+int state_slot_create(struct state_slot *slot, uint32_t readers)
 {
-	size_t size = rte_rcu_qsbr_get_memsize(workers);
+	size_t size = rte_rcu_qsbr_get_memsize(readers);
 
 	slot->current = NULL;
 	slot->readers = aligned_alloc(64, (size + 63) & ~(size_t)63);
 	if (slot->readers == NULL)
 		return -ENOMEM;
-	return rte_rcu_qsbr_init(slot->readers, workers) == 0 ? 0 : -EINVAL;
+	return rte_rcu_qsbr_init(slot->readers, readers) == 0 ? 0 : -EINVAL;
 }
 
 void state_slot_free(struct state_slot *slot)

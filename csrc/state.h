@@ -1,7 +1,7 @@
 // Forwarding state: the immutable snapshot that workers read, its publication and its reclaim.
 //
-// The control thread builds a state aside and publishes it; workers acquire the pointer once per burst. A state that
-// was replaced may be freed when state_publish() returns: by then every worker has passed a quiescent point.
+// The control thread builds a state aside and publishes it; steering and workers acquire the pointer once per burst. A
+// state that was replaced may be freed when state_publish() returns: by then each has passed a quiescent point.
 
 #ifndef MAGLEV_STATE_H
 #define MAGLEV_STATE_H
@@ -32,6 +32,15 @@ struct vip {
 	const uint64_t *usable;  // bit per backend index: its old flows of this vip may go on
 };
 
+// Which node of the cluster has the fragments between two hosts.
+struct cluster {
+	struct backend *nodes; // [node_count], templates marked for the extra hop
+	uint32_t node_count;
+	uint16_t self;
+	uint32_t table_size; // 0 = this node is alone
+	const uint16_t *slots;
+};
+
 struct state {
 	struct vip_table vip_table;
 	struct vip *vips;
@@ -39,6 +48,7 @@ struct state {
 	struct backend *backends; // [backend_count], by stable index
 	uint32_t backend_count;
 	uint64_t *usable; // backing memory of all vips' bits
+	struct cluster cluster;
 };
 
 static inline bool vip_may_use(const struct vip *vip, const struct state *s, uint16_t backend, uint16_t generation)
@@ -59,10 +69,11 @@ static inline const struct state *state_acquire(const struct state_slot *slot)
 	return __atomic_load_n(&slot->current, __ATOMIC_ACQUIRE);
 }
 
-int state_slot_create(struct state_slot *slot, uint32_t workers);
+// `readers`: lcores that acquire it, numbered from 0.
+int state_slot_create(struct state_slot *slot, uint32_t readers);
 void state_slot_free(struct state_slot *slot);
 
-// Make `next` (may be NULL) the state of all workers; waits until none reads the former one.
+// Make `next` (may be NULL) the state of all readers; waits until none reads the former one.
 void state_publish(struct state_slot *slot, struct state *next);
 
 #endif

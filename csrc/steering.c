@@ -26,22 +26,50 @@ static void grant(const struct steering *s, struct receive_ring *ring)
 	receive_ring_reserve(ring, credit < share ? credit : share);
 }
 
-// The note of a packet of our own names the worker; others go by flow, ICMP errors by the flow they are about, fragments
-// and other protocols by addresses.
-static uint32_t choose_worker(const struct steering *s, const struct rte_mbuf *m)
+enum { NO_WORKER = MAX_WORKERS }; // the matcher holds the packet, or it has ended
+
+// Fragments for a vip go to their flow's worker, once that is known.
+static uint32_t worker_of_fragment(struct steering *s, const struct state *state, struct rte_mbuf *m,
+				   struct packet_view *v)
 {
-	const struct packet_note *note = (const struct packet_note *)&m->hash;
-	struct packet_view view;
+	enum reason reason = match_fragment(&s->matcher, state, m, v);
+
+	if (reason == GO_ON)
+		return steering_worker(s, &v->key);
+	if (reason != (enum reason)MATCH_HELD)
+		packet_end(&s->stats, s->collector, m, reason);
+	return NO_WORKER;
+}
+
+// Packets go by flow, ICMP errors by the flow they are about, other protocols by addresses.
+static uint32_t worker_of_packet(const struct steering *s, struct packet_view *v)
+{
+	if (!v->has_ports && !(icmp_is(v) && icmp_kind(v) == ICMP_ERROR && icmp_quoted_flow(v)))
+		flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), 0, 0, v->protocol);
+	return steering_worker(s, &v->key);
+}
+
+static uint32_t choose_worker(struct steering *s, const struct state *state, struct rte_mbuf *m)
+{
+	const struct packet_note *note = packet_note(m);
+	struct packet_view v;
+	enum reason reason;
 
 	if (note->flags & PACKET_OWN)
 		return note->worker % s->worker_count;
-	if (parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &view) != PARSE_OK ||
-	    parse_transport(&view) != PARSE_OK)
+	if (parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &v) != PARSE_OK)
 		return 0; // any worker can tell what is wrong with it
-	if (!view.has_ports && !(icmp_is(&view) && icmp_kind(&view) == ICMP_ERROR && icmp_quoted_flow(&view)))
-		flow_key_fill(&view.key, view_source(&view), view_destination(&view), view_address_length(&view), 0, 0,
-			      view.protocol);
-	return steering_worker(s, &view.key);
+	if (state != NULL && match_unwrap(state, m, &v, &reason) && reason != GO_ON) {
+		packet_end(&s->stats, s->collector, m, reason);
+		return NO_WORKER;
+	}
+	if (s->worker_count == 1 && !v.fragment)
+		return 0;
+	if (parse_transport(&v) != PARSE_OK)
+		return 0;
+	if (v.fragment && state != NULL && vip_table_owns(&state->vip_table, view_destination(&v), view_address_length(&v)))
+		return worker_of_fragment(s, state, m, &v);
+	return worker_of_packet(s, &v);
 }
 
 // The packet's worker is full: any other will do, since all agree on the Maglev table; it must not track the flow.
@@ -58,15 +86,33 @@ static void spill(struct steering *s, struct rte_mbuf *m)
 	packet_end(&s->stats, s->collector, m, REASON_ring_full);
 }
 
+// Behind the first fragments that told their flow go those that waited for them.
+static void hand_over_held(struct steering *s)
+{
+	struct rte_mbuf *m;
+
+	for (uint16_t i = 0; i < s->matcher.found_count; i++) {
+		const struct match_found *found = &s->matcher.found[i];
+		uint32_t worker = steering_worker(s, &found->flow);
+
+		while ((m = match_next(&s->matcher, found)) != NULL)
+			if (rte_ring_sp_enqueue(s->to_worker[worker], m) != 0)
+				spill(s, m);
+	}
+	s->matcher.found_count = 0;
+}
+
 static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
 {
 	struct rte_mbuf *groups[MAX_WORKERS][BURST];
 	uint16_t sizes[MAX_WORKERS] = {0};
+	const struct state *state = state_acquire(s->state);
 
 	for (uint16_t i = 0; i < n; i++) {
-		uint32_t worker = s->worker_count > 1 ? choose_worker(s, burst[i]) : 0;
+		uint32_t worker = choose_worker(s, state, burst[i]);
 
-		groups[worker][sizes[worker]++] = burst[i];
+		if (worker != NO_WORKER)
+			groups[worker][sizes[worker]++] = burst[i];
 	}
 	for (uint16_t w = 0; w < s->worker_count; w++) {
 		unsigned int taken = 0;
@@ -76,6 +122,7 @@ static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
 		for (; taken < sizes[w]; taken++)
 			spill(s, groups[w][taken]);
 	}
+	hand_over_held(s);
 }
 
 // Packets of our own enter the first port's receive ring like received ones.
@@ -105,11 +152,35 @@ uint32_t steering_turn(struct steering *s)
 			put_own(s); // first, so that a flood does not starve the canary
 		receive_ring_fill(ring, s->ports[i]);
 		n = receive_ring_peek(ring, burst, BURST);
-		for (uint16_t k = 0; k < n && s->worker_count > 1; k++)
+		for (uint16_t k = 0; k < n; k++)
 			rte_prefetch0(rte_pktmbuf_mtod(burst[k], void *));
 		hand_over(s, burst, n);
 		receive_ring_done(ring, n);
 		handled += n;
 	}
 	return handled;
+}
+
+void steering_tick(struct steering *s, uint32_t now)
+{
+	struct rte_mbuf *m;
+	uint32_t at = 0;
+
+	s->matcher.now = now;
+	while ((m = fragment_take_late(&s->matcher.table, &at, now, FRAGMENT_HELD_SECONDS)) != NULL)
+		packet_end(&s->stats, s->collector, m, REASON_fragment_late);
+}
+
+void steering_hold(struct steering *s, uint64_t limit)
+{
+	fragment_table_init(&s->matcher.table, limit < FRAGMENT_HELD ? (uint16_t)limit : FRAGMENT_HELD);
+}
+
+void steering_end(struct steering *s)
+{
+	struct rte_mbuf *m;
+	uint32_t at = 0;
+
+	while ((m = fragment_take_late(&s->matcher.table, &at, s->matcher.now, 0)) != NULL)
+		rte_pktmbuf_free(m);
 }

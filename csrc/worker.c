@@ -19,8 +19,9 @@ enum {
 // A packet between two passes.
 struct job {
 	struct packet_view view;
-	const struct vip *vip;
+	const struct vip *vip; // NULL: to another node of the cluster
 	uint64_t hash;
+	const struct backend *to;
 };
 
 // Take a packet off the road here, unless it is among the answers: then muxing counts it.
@@ -76,6 +77,31 @@ static enum reason classify_icmp(struct worker *w, const struct state *s, struct
 	return GO_ON;
 }
 
+// A fragment for a vip's address: steering has found its flow, or the node that will.
+static enum reason classify_fragment(const struct state *s, const struct packet_note *note, struct job *job)
+{
+	struct packet_view *v = &job->view;
+	int32_t position;
+
+	if (note->flags & PACKET_TO_NODE) {
+		if (note->backend >= s->cluster.node_count)
+			return REASON_fragment_unmatched;
+		job->vip = NULL;
+		flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), 0, 0, v->protocol);
+		return v->ttl == 0 ? REASON_ttl_zero : GO_ON;
+	}
+	if (note->flags & PACKET_MATCHED)
+		parse_later_fragment(v, note->source_port, note->destination_port, note->protocol);
+	if (!v->has_ports)
+		return v->fragment_offset == 0 ? REASON_fragment_no_flow : REASON_fragment_unmatched;
+	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->protocol,
+				  v->destination_port);
+	if (position == VIP_NONE)
+		return REASON_other_port;
+	job->vip = &s->vips[position];
+	return v->ttl == 0 ? REASON_ttl_zero : GO_ON;
+}
+
 // Precedence of fates as in DESIGN 4.
 static enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
@@ -91,8 +117,8 @@ static enum reason classify(struct worker *w, const struct state *s, struct rte_
 	l4 = parse_transport(v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
-	if (v->fragment)
-		return without_vip(w, s, m, v, REASON_fragment_unmatched);
+	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))
+		return classify_fragment(s, packet_note(m), job);
 	if (icmp_is(v) && is_vip_address(s, v))
 		return classify_icmp(w, s, m, job);
 	if (s == NULL || !v->has_ports)
@@ -132,6 +158,11 @@ static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_m
 	return kept;
 }
 
+static bool is_later_fragment(const struct packet_view *v)
+{
+	return v->fragment && v->fragment_offset != 0;
+}
+
 static enum conn_state first_state(const struct packet_view *v)
 {
 	if (v->protocol != IPPROTO_TCP)
@@ -160,6 +191,8 @@ static enum reason decide_new(struct worker *w, const struct state *s, const str
 	note->backend = by_table(w, job);
 	if (icmp_is(v))
 		return REASON_error_by_table; // about a flow that this worker does not know: nothing to remember
+	if (is_later_fragment(v))
+		return REASON_fragment_later; // its first one was remembered, or could not be
 	if (note->flags & PACKET_OWN)
 		return REASON_own_untracked;
 	if (note->flags & PACKET_SPILLED)
@@ -191,6 +224,8 @@ static enum reason decide(struct worker *w, const struct state *s, const struct 
 	note->backend = found.backend;
 	if (icmp_is(&job->view))
 		return REASON_error_known; // says nothing of how the flow fares
+	if (is_later_fragment(&job->view))
+		return REASON_fragment_later;
 	conn_seen(&w->table, job->hash, way, &found, job->view.tcp_flags, w->now);
 	return REASON_known_flow;
 }
@@ -203,14 +238,18 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 
 	for (uint16_t i = 0; i < n; i++) {
 		struct packet_note *note = packet_note(burst[i]);
-		enum reason reason = decide(w, s, &jobs[i], note);
+		bool to_node = jobs[i].vip == NULL;
+		enum reason reason = to_node ? REASON_fragment_to_node : decide(w, s, &jobs[i], note);
 
 		if (reason == REASON_no_backend) {
 			end(w, burst[i], reason);
 			continue;
 		}
+		if (jobs[i].view.fragment && !to_node)
+			reason = is_later_fragment(&jobs[i].view) ? REASON_fragment_later : REASON_fragment_first;
 		note->reason = (uint8_t)reason;
-		rte_prefetch0(&s->backends[note->backend]);
+		jobs[i].to = to_node ? &s->cluster.nodes[note->backend] : &s->backends[note->backend];
+		rte_prefetch0(jobs[i].to);
 		if (kept != i) {
 			jobs[kept] = jobs[i];
 			burst[kept] = burst[i];
@@ -225,14 +264,14 @@ static bool may_answer_too_big(const struct rte_mbuf *m, const struct packet_vie
 {
 	const struct packet_note *note = (const struct packet_note *)&m->hash;
 
-	return v->dont_fragment && !icmp_is(v) && (note->flags & PACKET_OWN) == 0;
+	return v->dont_fragment && !icmp_is(v) && !is_later_fragment(v) && (note->flags & PACKET_OWN) == 0;
 }
 
 static enum reason encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
 {
 	const struct packet_view *v = &job->view;
 	struct packet_note *note = packet_note(m);
-	const struct backend *backend = &s->backends[note->backend];
+	const struct backend *backend = job->to;
 	uint64_t hop = __atomic_load_n(&w->next_hops[backend->next_hop].word, __ATOMIC_RELAXED);
 	const struct egress *egress = &w->egress[hop >> 48 & (MAX_PORTS - 1)];
 	uint16_t outer = backend->outer.length;

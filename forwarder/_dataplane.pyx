@@ -332,31 +332,41 @@ cdef class State:
     `backends`: (index, generation, next hop, packed address, packed tunnel source) each.
     `vips`: (id, packed address, protocol number, port, client affinity, slots, usable) each, where slots is an
     array("H") of backend indices (empty: nobody takes new flows) and usable a sequence of backend indices.
+    `cluster`: (nodes, position of this node, slots): nodes are (next hop, packed address, packed tunnel source) each,
+    slots an array("H") of positions; None for a node that is alone.
     Raises DataplaneError: EINVAL for an index out of range, EEXIST for a vip given twice.
     """
 
     cdef c.state *handle
     cdef list slots  # the tables that the C state points into
 
-    def __cinit__(self, list vips, list backends):
+    def __cinit__(self, list vips, list backends, tuple cluster=None):
+        cdef list nodes = [(0, 1, *node) for node in cluster[0]] if cluster is not None else []
         cdef c.vip_spec *vip_specs = <c.vip_spec *>calloc(len(vips) + 1, sizeof(c.vip_spec))
         cdef c.backend_spec *backend_specs = <c.backend_spec *>calloc(len(backends) + 1, sizeof(c.backend_spec))
+        cdef c.backend_spec *node_specs = <c.backend_spec *>calloc(len(nodes) + 1, sizeof(c.backend_spec))
+        cdef c.cluster_spec cluster_spec
         cdef uint32_t vip_count = len(vips), backend_count = len(backends)
         cdef int error = 0
         cdef list usable = []
         self.slots = []
         try:
-            if vip_specs == NULL or backend_specs == NULL:
+            if vip_specs == NULL or backend_specs == NULL or node_specs == NULL:
                 raise MemoryError("forwarding state")
             for i in range(backend_count):
                 self._backend(&backend_specs[i], backends[i])
             for i in range(vip_count):
                 self._vip(&vip_specs[i], usable, vips[i])
+            for i in range(len(nodes)):
+                self._backend(&node_specs[i], nodes[i])
+            self._cluster(&cluster_spec, node_specs, cluster)
             with nogil:
-                self.handle = c.state_build(vip_specs, vip_count, backend_specs, backend_count, &error)
+                self.handle = c.state_build(
+                    vip_specs, vip_count, backend_specs, backend_count, &cluster_spec, &error)
         finally:
             free(vip_specs)
             free(backend_specs)
+            free(node_specs)
         check(error, "build a forwarding state")
 
     cdef _backend(self, c.backend_spec *spec, tuple backend):
@@ -371,13 +381,29 @@ cdef class State:
         memcpy(spec.address, <const char *>address, len(address))
         memcpy(spec.source, <const char *>source, len(source))
 
+    cdef _cluster(self, c.cluster_spec *spec, c.backend_spec *nodes, tuple cluster):
+        cdef array.array table
+        spec.nodes = nodes
+        spec.node_count = spec.self = spec.table_size = 0
+        if cluster is None:
+            return
+        members, position, table = cluster
+        spec.node_count = len(members)
+        spec.self = position
+        spec.table_size = len(table)
+        spec.slots = self._slots(table)
+
+    cdef const uint16_t *_slots(self, array.array table) except? NULL:
+        if table.typecode != "H":
+            raise ValueError("a table is an array of 16-bit numbers")
+        self.slots.append(memoryview(table))  # an exported buffer cannot be resized
+        return table.data.as_ushorts
+
     cdef _vip(self, c.vip_spec *spec, list keep, tuple vip):
         cdef bytes address
         cdef array.array table, members
         id, address, protocol, port, client, table, usable = vip
         members = array.array("H", usable)
-        if table.typecode != "H":
-            raise ValueError("a table is an array of 16-bit numbers")
         if len(address) not in (4, 16):
             raise ValueError("an address has 4 or 16 bytes")
         spec.id = id
@@ -387,10 +413,9 @@ cdef class State:
         spec.address_length = <uint8_t>len(address)
         memcpy(spec.address, <const char *>address, len(address))
         spec.table_size = len(table)
-        spec.slots = table.data.as_ushorts
+        spec.slots = self._slots(table)
         spec.usable = members.data.as_ushorts
         spec.usable_count = len(members)
-        self.slots.append(memoryview(table))  # an exported buffer cannot be resized
         keep.append(members)
 
     cdef c.state *get(self) except NULL:
@@ -545,6 +570,11 @@ cdef class Dataplane:
     def own(self):
         """Packets of our own that were put on the road."""
         return c.dataplane_own(self.get())
+
+    @property
+    def held(self):
+        """Fragments that wait for their first ones; they were received and have no fate yet."""
+        return c.dataplane_held(self.get())
 
     def fates(self):
         """{fate: packets}, every fate."""

@@ -32,6 +32,13 @@ cdef extern from "dataplane.h" nogil:
         uint8_t address[16]
         uint8_t source[16]
 
+    struct cluster_spec:
+        const backend_spec *nodes
+        uint32_t node_count
+        uint16_t self
+        uint32_t table_size
+        const uint16_t *slots
+
     struct vip_spec:
         uint16_t id
         uint16_t port
@@ -117,7 +124,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_cleanup()
 
     state *state_build(const vip_spec *vips, uint32_t vip_count, const backend_spec *backends,
-                       uint32_t backend_count, int *error)
+                       uint32_t backend_count, const cluster_spec *cluster, int *error)
     void state_free(state *s)
 
     packet_pool *pool_new(const char *name, uint32_t size, int *error)
@@ -154,6 +161,7 @@ cdef extern from "dataplane.h" nogil:
     uint64_t dataplane_reason_count(const dataplane *d, uint32_t reason)
     uint64_t dataplane_received(const dataplane *d)
     uint64_t dataplane_own(const dataplane *d)
+    uint32_t dataplane_held(const dataplane *d)
     void dataplane_rings(const dataplane *d, uint16_t index, ring_indices *indices)
     void dataplane_vip_traffic(const dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
     void dataplane_backend_traffic(const dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)

@@ -7,7 +7,7 @@ still have flows there.
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forwarder._dataplane import Dataplane, State
 from forwarder.hashing.digest import state_digest
@@ -18,9 +18,14 @@ from forwarder.stable_ids import Counted, IdsExhausted
 from forwarder.state_message import StateMessage, StateRefused, VipMessage, parse
 from forwarder.tables import Tables
 
+if TYPE_CHECKING:
+    from forwarder._dataplane import ClusterEntry
+
 MAX_VIPS = 1 << 14
 MAX_BACKENDS = (1 << 16) - 1  # 0xffff means none
 NO_SLOTS: "array[int]" = array("H")
+CLUSTER_SLOTS = 5003
+"""Of the table that shares fragments out; the same on all nodes, and a prime."""
 
 VipKey = tuple[Address, int, int]
 BackendKey = tuple[str, Address]
@@ -66,7 +71,8 @@ class Answer:
 class Forwarding:
     """Builds and publishes forwarding states. For the control thread alone."""
 
-    def __init__(self, dataplane: Dataplane, hops: NextHops, sources: dict[int, Address]) -> None:
+    def __init__(self, dataplane: Dataplane, hops: NextHops, sources: dict[int, Address], node: str) -> None:
+        self._node = node
         self._dataplane = dataplane
         self._hops = hops
         self._sources = sources
@@ -76,7 +82,7 @@ class Forwarding:
             MAX_BACKENDS, dataplane.backend_traffic, dataplane.backend_flows
         )
         self._former: dict[VipKey, set[BackendKey]] = {}  # left the vip, still have flows
-        self._hop_of: dict[BackendKey, int] = {}
+        self._hop_of: dict[Address, int] = {}
         self.applied = Applied(StateMessage({}, ()), None, 0)
 
     def prepare(self, raw: dict[str, Any]) -> Prepared:
@@ -88,6 +94,11 @@ class Forwarding:
         for name, address in message.backends.items():
             if address.version not in self._sources:
                 raise StateRefused(f"backend {name}: no tunnel_source of family ipv{address.version}")
+        if message.cluster and self._node not in message.cluster:
+            raise StateRefused(f"the cluster has no node {self._node}, which is this one")
+        for address in message.cluster.values():
+            if address.version not in self._sources:
+                raise StateRefused(f"the cluster: no tunnel_source of family ipv{address.version}")
         return Prepared(message, state_digest(raw, self._tables.build))
 
     def apply(self, prepared: Prepared) -> Applied:
@@ -104,7 +115,7 @@ class Forwarding:
 
     def follow_next_hops(self) -> None:
         """After a new view of the kernel: rewrite MACs, and the state where a route leads elsewhere."""
-        moved = any(self._hops.index(key[1]) != index for key, index in self._hop_of.items())
+        moved = any(self._hops.index(address) != index for address, index in self._hop_of.items())
         self._write_macs()
         if moved:
             self._publish(self.applied.message, self._former)
@@ -169,18 +180,16 @@ class Forwarding:
     def _publish(self, message: StateMessage, former: dict[VipKey, set[BackendKey]]) -> None:
         keys = set(message.backends.items()).union(*former.values())
         numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
-        hop_of = {key: self._hops.index(key[1]) for key in keys}
-        backends = [
-            (number, generation, hop_of[key], key[1].packed, self._sources[key[1].version].packed)
-            for key, (number, generation) in numbers.items()
-        ]
+        addresses = {address for _, address in keys}.union(message.cluster.values())
+        hop_of = {address: self._hops.index(address) for address in addresses}
+        backends = [(*numbers[key], *self._tunnel(key[1], hop_of)) for key in numbers]
         by_name = {name: numbers[name, address][0] for name, address in message.backends.items()}
         vips = [
             self._vip_entry(vip, by_name, {numbers[key][0] for key in former.get(vip.key, ())})
             for vip in message.vips
         ]
         self._write_macs()
-        self._dataplane.publish(State(vips, backends))
+        self._dataplane.publish(State(vips, backends, self._cluster_entry(message.cluster, hop_of)))
         self._hop_of = hop_of
         for index in self._hops.release_unless(set(hop_of.values())):
             self._dataplane.set_next_hop(index, 0, None)
@@ -193,6 +202,18 @@ class Forwarding:
     def _write_macs(self) -> None:
         for index, hop, mac in self._hops.resolved():
             self._dataplane.set_next_hop(index, hop.port, mac)
+
+    def _tunnel(self, address: Address, hop_of: dict[Address, int]) -> tuple[int, bytes, bytes]:
+        return hop_of[address], address.packed, self._sources[address.version].packed
+
+    def _cluster_entry(self, nodes: dict[str, Address], hop_of: dict[Address, int]) -> "ClusterEntry | None":
+        """The nodes in the order of their names, and which of them has the fragments of a slot."""
+        if not nodes:
+            return None
+        names = sorted(nodes, key=str.encode)
+        table = self._tables.build(dict.fromkeys(names, 1), CLUSTER_SLOTS)
+        slots = self._tables.slots(table, {name: position for position, name in enumerate(names)})
+        return [self._tunnel(nodes[name], hop_of) for name in names], names.index(self._node), slots
 
     def _vip_entry(self, vip: VipMessage, numbers: dict[str, int], former: set[int]) -> tuple[Any, ...]:
         weights = vip.weights

@@ -50,7 +50,7 @@ class Node:
         for index, port in enumerate(settings.ports):
             self._dataplane.set_port(index, port.mtu, interfaces[index] is not None)
         self._hops = NextHops(settings.ports, interfaces)
-        self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources)
+        self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources, settings.node)
         self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
         self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
         self._applying = asyncio.Lock()
@@ -136,6 +136,7 @@ class Node:
             "vips": vips,
             "backends": backends,
             "ports": [self._port_stats(index) for index in range(len(self._ports))],
+            "held": self._dataplane.held,
             "pool": {"size": self._pool.size, "free": self._pool.available},
             "workers": [self._dataplane.worker(i) for i in range(len(self._settings.worker_cpus))],
             "own": {"canaries": self._dataplane.own},

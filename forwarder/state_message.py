@@ -1,6 +1,6 @@
 """The state message of the controller, checked and typed. Nothing of a message that fails is applied."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
 
@@ -52,10 +52,11 @@ class VipMessage:
 
 @dataclass(frozen=True, slots=True)
 class StateMessage:
-    """The whole state: addresses of all backends, and the vips."""
+    """The whole state: addresses of all backends, the vips, and the nodes (this one too) that share fragments out."""
 
     backends: dict[str, Address]
     vips: tuple[VipMessage, ...]
+    cluster: dict[str, Address] = field(default_factory=dict)
 
 
 def _member(raw: list[Any], backends: dict[str, Address], where: str) -> Member:
@@ -104,8 +105,11 @@ def parse(raw: Any) -> StateMessage:
             raise StateRefused(f"state version {raw['version']} is not {VERSION}: forwarder and controller differ")
         backends = {name: ip_address(address) for name, address in raw["backends"].items()}
         vips = tuple(_vip(vip, backends) for vip in raw["vips"])
+        cluster = {name: ip_address(address) for name, address in raw.get("cluster", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StateRefused(f"not a state message: {error!r}") from error
     if len({vip.key for vip in vips}) != len(vips) or len({vip.name for vip in vips}) != len(vips):
         raise StateRefused("two vips have the same name or the same address, protocol and port")
-    return StateMessage(backends, vips)
+    if len({address.version for address in cluster.values()}) > 1:
+        raise StateRefused("the nodes of the cluster have addresses of two families")
+    return StateMessage(backends, vips, cluster)

@@ -22,7 +22,7 @@ def table_weights(vip: Mapping[str, Any]) -> dict[str, int]:
 
 
 def state_digest(state: State, build: Builder = maglev.build) -> str:
-    """SHA-256 hex over the sorted vips, members, weights and tables of a state message.
+    """SHA-256 hex over the sorted vips, members, weights and tables of a state message, and over its cluster if any.
 
     `build` makes the tables; a caller that keeps a cache of them passes it here.
     """
@@ -38,4 +38,5 @@ def state_digest(state: State, build: Builder = maglev.build) -> str:
                 table.digest,
             ]
         )
-    return hashlib.sha256(json.dumps(vips, separators=(",", ":")).encode()).hexdigest()
+    whole = [vips, sorted(state["cluster"].items())] if state.get("cluster") else vips
+    return hashlib.sha256(json.dumps(whole, separators=(",", ":")).encode()).hexdigest()

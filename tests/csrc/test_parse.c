@@ -575,7 +575,7 @@ static void an_extension_length_beyond_the_packet_is_malformed(void **state)
 		}
 }
 
-static void fragments_have_no_ports(void **state)
+static void only_first_fragments_have_ports(void **state)
 {
 	static const struct {
 		const char *what;
@@ -598,11 +598,13 @@ static void fragments_have_no_ports(void **state)
 		fix_checksum(&f);
 		o = parse(&f);
 		check_row(rows[i].what, o.ip == PARSE_OK && o.transport == PARSE_OK);
-		check_row(rows[i].what, o.view.fragment && !o.view.has_ports && !o.view.dont_fragment);
+		check_row(rows[i].what, o.view.fragment && o.view.has_ports == (i == 0) && !o.view.dont_fragment);
+		check_row(rows[i].what, o.view.fragment_offset == (rows[i].four & 0x1fff));
 		f = chained(&header, 1, UDP, DATAGRAM, sizeof(DATAGRAM));
 		o = parse(&f);
 		check_row(rows[i].what, o.ip == PARSE_OK && o.transport == PARSE_OK);
-		check_row(rows[i].what, o.view.fragment && !o.view.has_ports);
+		check_row(rows[i].what, o.view.fragment && o.view.has_ports == (i == 0));
+		check_row(rows[i].what, o.view.fragment_offset == rows[i].six >> 3);
 		check_row(rows[i].what, o.view.protocol == UDP);
 	}
 }
@@ -705,7 +707,8 @@ static void random_frames_never_lead_outside(void **state)
 		assert_true(o.view.available == available - ETH);
 		if (o.transport != PARSE_OK || !o.view.has_ports)
 			continue;
-		assert_true(o.view.l4 + 8u <= available - ETH && !o.view.fragment);
+		assert_true(o.view.l4 + 8u <= available - ETH);
+		assert_true(!o.view.fragment || o.view.fragment_offset == 0);
 		assert_true(o.view.protocol == TCP || o.view.protocol == UDP);
 		good++;
 	}
@@ -732,7 +735,7 @@ int main(void)
 		cmocka_unit_test(endless_extension_chains_are_malformed),
 		cmocka_unit_test(a_ninth_extension_header_is_malformed),
 		cmocka_unit_test(an_extension_length_beyond_the_packet_is_malformed),
-		cmocka_unit_test(fragments_have_no_ports),
+		cmocka_unit_test(only_first_fragments_have_ports),
 		cmocka_unit_test(a_later_fragment_of_one_byte_is_good),
 		cmocka_unit_test(payload_of_a_later_fragment_is_never_read_as_headers),
 		cmocka_unit_test(dont_fragment_is_read_from_ipv4_and_given_for_ipv6),

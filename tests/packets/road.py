@@ -88,7 +88,7 @@ class Road:
             self.dataplane.set_port(index, port.mtu, punts)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
-        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES)
+        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES, "lb1")
 
     def see(self, view: KernelView) -> None:
         """The kernel's routes or neighbors have changed."""
@@ -139,6 +139,12 @@ class Road:
 
     def send(self, *frames: bytes) -> list[bytes]:
         return self.send_by_port(frames)[0]
+
+    def outwait_fragments(self) -> None:
+        """Let the clock go on until no fragment waits for its first one."""
+        while self.dataplane.held:
+            self.now += 1
+            self.step()
 
     # -- counters
 
@@ -198,6 +204,7 @@ class Road:
             self.stop()
         else:
             self.step()
+            self.outwait_fragments()
         for index in range(len(self.ports)):
             self.take(index)
         self.dataplane.step(self.now)  # recycles what was taken

@@ -62,6 +62,7 @@ class Row:
         send, expected = frames(self.send), frames(self.out)
         fates_before, traffic_before = Counter(road.dataplane.fates()), _traffic(road)
         out = road.send_by_port(send, self.port)
+        road.outwait_fragments()
         assert Counter(road.dataplane.fates()) - fates_before == self.expected_fates(len(send))
         for port, came in enumerate(out):
             wanted = expected if port == self.by else []

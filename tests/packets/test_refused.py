@@ -1,7 +1,7 @@
 """Fates of packets that are for a vip and still cannot be sent.
 
 What is too big is answered when its sender forbade to fragment it (more in test_too_big.py), else it is `too_big` for
-now; every fragment is `fragment_unmatched` for now. `no_headroom` cannot be reached: a packet has 128 bytes of
+now. `no_headroom` cannot be reached: a packet has 128 bytes of
 headroom, and the largest outer headers take 44.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Callable
 from ipaddress import ip_address, ip_network
 
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.layers.inet import IP, TCP
 from scapy.packet import Packet
 
 from forwarder.next_hops import KernelView, Neighbor, Route
@@ -21,7 +20,6 @@ from packets.table import Row
 from packets.world import (
     BACKENDS,
     CLIENT,
-    CLIENT6,
     EMPTY,
     OVER4,
     OVER6,
@@ -78,36 +76,6 @@ MTU = [
     ),
 ]
 
-FRAGMENTS = [
-    Row(description, ether(inner), "fragment_unmatched")
-    for description, inner in {
-        "the first fragment, with ports": IP(src=CLIENT, dst=VIP, flags="MF", id=1) / UDP(dport=80) / bytes(1000),
-        "a later fragment": IP(src=CLIENT, dst=VIP, flags="MF", frag=126, id=1, proto=17) / bytes(1000),
-        "the last fragment": IP(src=CLIENT, dst=VIP, frag=252, id=1, proto=17) / bytes(24),
-        "a later fragment whose data looks like the vip's port": IP(src=CLIENT, dst=VIP, frag=1, proto=6)
-        / TCP(dport=80),
-        "a fragment of 8 bytes": IP(src=CLIENT, dst=VIP, flags="MF", proto=6) / bytes(8),
-        "a fragment of no byte": IP(src=CLIENT, dst=VIP, flags="MF", proto=6),
-        "a fragment with DF": IP(src=CLIENT, dst=VIP, flags="MF+DF", proto=17) / bytes(64),
-        "the farthest offset": IP(src=CLIENT, dst=VIP, frag=0x1FFF, proto=17) / bytes(64),
-        "a fragment of an echo to a vip": IP(src=CLIENT, dst=VIP, flags="MF") / ICMP() / bytes(64),
-        "a fragment with TTL 0": IP(src=CLIENT, dst=VIP, flags="MF", ttl=0) / UDP(dport=80) / bytes(64),
-        "a fragment to a vip without backend": IP(src=CLIENT, dst=EMPTY, flags="MF") / TCP(dport=80) / bytes(64),
-        "a fragment to a port that is no vip's": IP(src=CLIENT, dst=VIP, flags="MF") / UDP(dport=9) / bytes(64),
-        "a fragment too big for the MTU": IP(src=CLIENT, dst=VIP, flags="MF") / UDP(dport=80) / bytes(1472),
-        "IPv6: the first fragment": IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(m=1) / UDP(dport=53) / bytes(64),
-        "IPv6: a later fragment": IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(offset=9, nh=17) / bytes(64),
-        "IPv6: a fragment behind options": IPv6(src=CLIENT6, dst=VIP6)
-        / IPv6ExtHdrHopByHop()
-        / IPv6ExtHdrFragment(m=1)
-        / TCP(dport=80),
-        "IPv6: a later fragment that seems to go on with options": IPv6(src=CLIENT6, dst=VIP6)
-        / IPv6ExtHdrFragment(offset=9, nh=60)
-        / (b"\xff" * 16),
-        "IPv6: a fragment of 8 bytes": IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(m=1, nh=6) / bytes(8),
-    }.items()
-]
-
 NO_BACKEND = [
     Row("SYN to a vip without backends", ether(tcp(EMPTY)), "no_backend"),
     Row("RST to a vip without backends", ether(tcp(EMPTY, flags="R")), "no_backend"),
@@ -115,7 +83,7 @@ NO_BACKEND = [
 ]
 
 
-@pytest.mark.parametrize("row", MTU + FRAGMENTS + NO_BACKEND, ids=str)
+@pytest.mark.parametrize("row", MTU + NO_BACKEND, ids=str)
 def test_refused(road: Road, row: Row) -> None:
     row.check(road)
 

@@ -200,6 +200,7 @@ def test_conservation(whole: Run) -> None:
         assert result["fates"][fate] == 0
     reached = {
         "conn_hit",
+        "fragment",
         "hash_new",
         "hash_untracked",
         "icmp_error",

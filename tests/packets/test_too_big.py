@@ -175,7 +175,6 @@ REFUSED = [
     refused("too big with TTL 0", of_length(1500, ttl=0), "ttl_expired"),
     refused("too big to another port", of_length(1500, dport=81), "not_vip"),
     refused("too big and broken", of_length(1500, chksum=1), "malformed"),
-    refused("too big a fragment", of_length(1500, flags="MF+DF"), "fragment_unmatched"),
 ]
 
 

@@ -51,6 +51,7 @@ def test_the_reference_shows_every_key_at_its_default() -> None:
         "bgp",
     } | {
         "bgp.neighbors",
+        "cluster.nodes",
         "bgp.local_as",
         "bgp.router_id",
         "bgp.next_hop",

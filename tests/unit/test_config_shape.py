@@ -12,14 +12,6 @@ SHAPE = [
     Row("a misspelt section", "backend_pools:", "backend_pool:", "backend_pool", "write backend_pools"),
     Row("a key that is like none", "idle: sleep", "idle: sleep\n  zz: 1", "forwarder.zz", "not a key here"),
     Row(
-        "a key of a later version at the top",
-        "node:\n",
-        "cluster: {}\nnode:\n",
-        "cluster",
-        "not built yet",
-        "cluster",
-    ),
-    Row(
         "a key of a later version in a vip",
         PORT,
         PORT + "    load_bound: 1.25\n",
