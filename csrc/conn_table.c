@@ -41,9 +41,25 @@ static bool expired(const struct conn_table *t, uint64_t word, uint32_t now)
 	return age > t->timeouts.seconds[word >> 20 & 3];
 }
 
-static struct conn_bucket *bucket_of(const struct conn_table *t, uint64_t flow_hash)
+// The bucket `distance` after the flow's own.
+static struct conn_bucket *bucket_of(const struct conn_table *t, uint64_t flow_hash, uint32_t distance)
 {
-	return &t->buckets[(flow_hash & 0xffffffff) * t->bucket_count >> 32];
+	uint32_t index = (uint32_t)((flow_hash & 0xffffffff) * t->bucket_count >> 32) + distance;
+
+	return &t->buckets[index < t->bucket_count ? index : index - t->bucket_count];
+}
+
+static uint32_t distance_of(const struct conn_bucket *b, int way)
+{
+	return b->distance >> (3 * way) & (CONN_REACH - 1);
+}
+
+// The own bucket of the flow that stands at this way.
+static struct conn_bucket *home_of(const struct conn_table *t, struct conn_bucket *b, int way)
+{
+	uint32_t index = (uint32_t)(b - t->buckets), distance = distance_of(b, way);
+
+	return &t->buckets[index >= distance ? index - distance : index + t->bucket_count - distance];
 }
 
 uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
@@ -67,19 +83,26 @@ uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
 #endif
 }
 
-static void forget(struct conn_table *t, uint64_t *word)
+static void forget(struct conn_table *t, struct conn_bucket *b, int way)
 {
-	struct conn_entry old = unpack(*word);
+	struct conn_entry old = unpack(b->entry[way]);
 
-	store(word, 0);
+	store(&b->entry[way], 0);
+	if (distance_of(b, way) != 0)
+		home_of(t, b, way)->away--;
 	t->counters.live--;
 	t->vip_live[old.vip]--;
 	t->backend_live[old.backend]--;
 }
 
-static void remember(struct conn_table *t, struct conn_bucket *b, int way, uint32_t tag, const struct conn_entry *e)
+static void remember(struct conn_table *t, uint64_t flow_hash, uint32_t distance, int way, const struct conn_entry *e)
 {
-	b->tag[way] = tag;
+	struct conn_bucket *b = bucket_of(t, flow_hash, distance);
+
+	b->tag[way] = (uint32_t)(flow_hash >> 32);
+	b->distance = (uint16_t)((b->distance & ~(7u << (3 * way))) | distance << (3 * way));
+	if (distance != 0)
+		bucket_of(t, flow_hash, 0)->away++;
 	store(&b->entry[way], pack(e));
 	t->counters.live++;
 	t->vip_live[e->vip]++;
@@ -102,27 +125,58 @@ void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const
 	memset(t, 0, sizeof(*t));
 	t->buckets = memory;
 	t->bucket_count = bucket_count(entries);
+	t->reach = t->bucket_count < CONN_REACH ? t->bucket_count : CONN_REACH;
 	t->vip_live = (uint32_t *)(t->buckets + t->bucket_count);
 	t->backend_live = t->vip_live + CONN_MAX_VIPS;
 	t->timeouts = *timeouts;
 }
 
-int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found)
+static bool is_of_vip(uint64_t word, uint16_t vip)
 {
-	const struct conn_bucket *b = bucket_of(t, flow_hash);
+	return word != 0 && (word >> 22 & (CONN_MAX_VIPS - 1)) == vip;
+}
+
+// The way of a flow of this vip in the bucket at this distance from its own, expired or not, or -1. The vip is part of
+// the match: a colliding tag never leads to another service's backend.
+static int way_of(const struct conn_bucket *b, uint64_t flow_hash, uint16_t vip, uint32_t distance)
+{
 	uint32_t match = conn_match_simd(b, (uint32_t)(flow_hash >> 32));
 
 	for (; match != 0; match &= match - 1) {
 		int way = __builtin_ctz(match);
-		uint64_t word = b->entry[way];
 
-		// The vip is part of the match: a colliding tag never leads to another service's backend.
-		if (word != 0 && (word >> 22 & (CONN_MAX_VIPS - 1)) == vip && !expired(t, word, now)) {
-			*found = unpack(word);
+		if (is_of_vip(b->entry[way], vip) && distance_of(b, way) == distance)
 			return way;
-		}
 	}
 	return -1;
+}
+
+// As way_of(), in all buckets where the flow may stand.
+static int find(const struct conn_table *t, uint64_t flow_hash, uint16_t vip)
+{
+	const struct conn_bucket *home = bucket_of(t, flow_hash, 0);
+	int way = way_of(home, flow_hash, vip, 0);
+
+	for (uint32_t d = 1; way < 0 && home->away != 0 && d < t->reach; d++) {
+		int found = way_of(bucket_of(t, flow_hash, d), flow_hash, vip, d);
+
+		way = found < 0 ? -1 : (int)d * CONN_WAYS + found;
+	}
+	return way;
+}
+
+int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found)
+{
+	int way = find(t, flow_hash, vip);
+	uint64_t word;
+
+	if (way < 0)
+		return -1;
+	word = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS)->entry[way % CONN_WAYS];
+	if (expired(t, word, now))
+		return -1;
+	*found = unpack(word);
+	return way;
 }
 
 static enum conn_state next_state(const struct conn_entry *e, uint8_t tcp_flags, uint32_t now)
@@ -146,57 +200,78 @@ void conn_seen(struct conn_table *t, uint64_t flow_hash, int way, struct conn_en
 		return;
 	found->state = state;
 	found->seen = now & CLOCK_MASK;
-	store(&bucket_of(t, flow_hash)->entry[way], pack(found));
+	store(&bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS)->entry[way % CONN_WAYS], pack(found));
 }
 
-// The way for a new entry: the flow's own old one, an empty, an expired, a closing or a half-open one, in this order;
-// -1 when all are needed. A closing flow has only its last packets to come, and most of them find the same backend.
-static int choose_way(const struct conn_table *t, const struct conn_bucket *b, uint32_t tag, uint16_t vip,
-		      uint32_t now)
+// A free way of a bucket, else an expired one, or -1.
+static int free_way(const struct conn_table *t, const struct conn_bucket *b, uint32_t now)
 {
-	int empty = -1, stale = -1, closing = -1, half_open = -1;
+	int stale = -1;
 
 	for (int w = 0; w < CONN_WAYS; w++) {
-		uint64_t word = b->entry[w];
-
-		if (word == 0)
-			empty = w;
-		else if (b->tag[w] == tag && (word >> 22 & (CONN_MAX_VIPS - 1)) == vip)
+		if (b->entry[w] == 0)
 			return w;
-		else if (expired(t, word, now))
+		if (expired(t, b->entry[w], now))
 			stale = w;
-		else if ((word >> 20 & 3) == CONN_CLOSING)
-			closing = w;
-		else if ((word >> 20 & 3) == CONN_HALF_OPEN)
+	}
+	return stale;
+}
+
+// The way of a flow that may be given up for a new one, or -1: a closing one, then a half-open one. A closing flow has
+// only its last packets to come, and most of them find the same backend.
+static int lesser_way(const struct conn_bucket *b)
+{
+	int half_open = -1;
+
+	for (int w = 0; w < CONN_WAYS; w++) {
+		uint32_t state = b->entry[w] >> 20 & 3;
+
+		if (state == CONN_CLOSING)
+			return w;
+		if (state == CONN_HALF_OPEN)
 			half_open = w;
 	}
-	if (empty >= 0)
-		return empty;
-	if (stale >= 0)
-		return stale;
-	return closing >= 0 ? closing : half_open;
+	return half_open;
+}
+
+// The way for an entry of this flow, as conn_lookup() counts them: its own old one, a free one, a lesser flow's; or -1.
+// A table that is nearly full is not searched for the last free places: a flood would make that the common case.
+static int choose_way(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now)
+{
+	uint64_t capacity = (uint64_t)t->bucket_count * CONN_WAYS;
+	uint32_t reach = t->counters.live * 8 < capacity * 7 ? t->reach : 1;
+	int way = find(t, flow_hash, vip);
+
+	for (uint32_t d = 0; way < 0 && d < reach; d++) {
+		int found = free_way(t, bucket_of(t, flow_hash, d), now);
+
+		way = found < 0 ? -1 : (int)d * CONN_WAYS + found;
+	}
+	return way < 0 ? lesser_way(bucket_of(t, flow_hash, 0)) : way;
 }
 
 bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
 {
-	struct conn_bucket *b = bucket_of(t, flow_hash);
-	uint32_t tag = (uint32_t)(flow_hash >> 32);
 	struct conn_entry e = *entry;
-	int way = choose_way(t, b, tag, e.vip, now);
+	int way = choose_way(t, flow_hash, e.vip, now);
+	struct conn_bucket *b;
+	uint64_t old;
 
 	if (way < 0) {
 		t->counters.refused++;
 		return false;
 	}
-	if (b->entry[way] != 0) {
-		bool own = b->tag[way] == tag && unpack(b->entry[way]).vip == e.vip;
+	b = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS);
+	old = b->entry[way % CONN_WAYS];
+	if (old != 0) {
+		bool own = way_of(b, flow_hash, e.vip, (uint32_t)way / CONN_WAYS) == way % CONN_WAYS;
 
-		if (!own && !expired(t, b->entry[way], now))
+		if (!own && !expired(t, old, now))
 			t->counters.evicted++;
-		forget(t, &b->entry[way]);
+		forget(t, b, way % CONN_WAYS);
 	}
 	e.seen = now;
-	remember(t, b, way, tag, &e);
+	remember(t, flow_hash, (uint32_t)way / CONN_WAYS, way % CONN_WAYS, &e);
 	t->counters.inserted++;
 	return true;
 }
@@ -217,7 +292,7 @@ void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now)
 
 		for (int w = 0; w < CONN_WAYS; w++)
 			if (b->entry[w] != 0 && expired(t, b->entry[w], now))
-				forget(t, &b->entry[w]);
+				forget(t, b, w);
 		t->sweep_at = t->sweep_at + 1 < t->bucket_count ? t->sweep_at + 1 : 0;
 	}
 }
@@ -226,10 +301,10 @@ bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t b
 {
 	for (; buckets > 0 && *at < t->bucket_count; buckets--, (*at)++)
 		for (int w = 0; w < CONN_WAYS; w++) {
-			uint64_t *word = &t->buckets[*at].entry[w];
+			struct conn_bucket *b = &t->buckets[*at];
 
-			if (*word != 0 && unpack(*word).backend == backend)
-				forget(t, word);
+			if (b->entry[w] != 0 && unpack(b->entry[w]).backend == backend)
+				forget(t, b, w);
 		}
 	if (*at < t->bucket_count)
 		return false;

@@ -92,7 +92,7 @@ static void simd_and_scalar_compare_alike(void **state)
 		uint32_t tag = tags[random_below(&seed, COUNT(tags))], expected = 0;
 
 		memset(&b, 0xff, sizeof(b));
-		b.unused = tag; // stands behind the tags, and is none
+		b.away = tag; // stands behind the tags, and is none
 		for (int w = 0; w < CONN_WAYS; w++) {
 			bool one_bit_off = random_below(&seed, 2) == 0;
 
@@ -552,6 +552,7 @@ static void compare(const struct conn_table *t, const struct model_flow *f, uint
 static void recount(const struct conn_table *t)
 {
 	uint32_t vips[VIPS] = {0}, backends[BACKENDS] = {0}, live = 0;
+	uint16_t *away = calloc(t->bucket_count, sizeof(*away));
 
 	for (uint32_t i = 0; i < t->bucket_count; i++)
 		for (int w = 0; w < CONN_WAYS; w++) {
@@ -560,10 +561,18 @@ static void recount(const struct conn_table *t)
 			if (word == 0)
 				continue;
 			live++;
+			if ((t->buckets[i].distance >> (3 * w) & 7) != 0) {
+				uint32_t distance = t->buckets[i].distance >> (3 * w) & 7;
+
+				away[(i + t->bucket_count - distance) % t->bucket_count]++;
+			}
 			vips[word >> 22 & 0x3fff]++;
 			backends[word >> 48]++;
 		}
 	assert_int_equal(t->counters.live, live);
+	for (uint32_t i = 0; i < t->bucket_count; i++)
+		assert_int_equal(t->buckets[i].away, away[i]);
+	free(away);
 	for (int i = 0; i < VIPS; i++)
 		assert_int_equal(t->vip_live[i], vips[i]);
 	for (int i = 0; i < BACKENDS; i++)
@@ -676,6 +685,69 @@ static void random_operations_agree_with_a_plain_model(void **state)
 	drop(&t);
 }
 
+// The table is to be twice the size of the live flows: then nobody may be turned away, nor take another's place.
+static void half_a_table_of_flows_all_find_a_place(void **state)
+{
+	struct conn_table t = table_of(32768);
+	uint64_t seed = 11, hashes[16384];
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(hashes); i++) {
+		hashes[i] = next_random(&seed);
+		assert_true(insert(&t, hashes[i], 1, CONN_HALF_OPEN, 0));
+	}
+	for (size_t i = 0; i < COUNT(hashes); i++)
+		assert_true(known(&t, hashes[i], 0));
+	assert_int_equal(t.counters.live, COUNT(hashes));
+	assert_int_equal(t.counters.evicted, 0);
+	recount(&t);
+	drop(&t);
+}
+
+// A flow's own bucket is full, so the next ones are taken, around the end of the table too; not more than the reach.
+static void flows_of_a_full_bucket_stand_further_on(void **state)
+{
+	enum { BUCKETS = 100, MOST = CONN_WAYS * CONN_REACH };
+	uint64_t last = 0xffffffff; // the low half that leads to the last bucket
+
+	(void)state;
+	for (int first = 0; first < 2; first++) {
+		struct conn_table t = table_of(BUCKETS * CONN_WAYS);
+		uint64_t low = first ? 0 : last;
+
+		for (uint64_t i = 0; i < MOST; i++)
+			assert_true(insert(&t, i << 32 | low, 1, CONN_ESTABLISHED, 0));
+		assert_false(insert(&t, (uint64_t)MOST << 32 | low, 1, CONN_HALF_OPEN, 0));
+		for (uint64_t i = 0; i < MOST; i++)
+			assert_true(known(&t, i << 32 | low, 0));
+		recount(&t);
+		assert_int_equal(t.buckets[first ? 0 : BUCKETS - 1].away, MOST - CONN_WAYS);
+		assert_true(insert(&t, 7ULL << 32 | low, 3, CONN_CLOSING, 0)); // rewritten where it stands
+		assert_int_equal(t.counters.live, MOST);
+		conn_sweep(&t, BUCKETS, 1000000);
+		assert_int_equal(t.counters.live, 0);
+		recount(&t);
+		drop(&t);
+	}
+}
+
+static void a_table_that_is_nearly_full_is_not_searched(void **state)
+{
+	struct conn_table t = table_of(500);
+	uint64_t seed = 13;
+
+	(void)state;
+	while (t.counters.live * 8 < 500 * 7)
+		insert(&t, next_random(&seed), 1, CONN_HALF_OPEN, 0);
+	for (int i = 0; i < 10000; i++)
+		insert(&t, next_random(&seed), 1, CONN_HALF_OPEN, 0);
+	recount(&t);
+	for (uint32_t i = 0; i < t.bucket_count; i++)
+		assert_true(t.buckets[i].away <= CONN_WAYS * (CONN_REACH - 1));
+	assert_true(t.counters.live <= 500);
+	drop(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -699,6 +771,9 @@ int main(void)
 		cmocka_unit_test(flush_forgets_one_backend_whatever_the_state),
 		cmocka_unit_test(above_three_quarters_a_vip_keeps_to_its_share),
 		cmocka_unit_test(a_table_has_room_for_what_was_asked_and_stays_in_its_memory),
+		cmocka_unit_test(half_a_table_of_flows_all_find_a_place),
+		cmocka_unit_test(flows_of_a_full_bucket_stand_further_on),
+		cmocka_unit_test(a_table_that_is_nearly_full_is_not_searched),
 		cmocka_unit_test(random_operations_agree_with_a_plain_model),
 	};
 
