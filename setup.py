@@ -16,6 +16,7 @@ COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 
 DATAPLANE_SOURCES = [
     "answer.c",
+    "checksum.c",
     "conn_table.c",
     "counters.c",
     "dataplane.c",

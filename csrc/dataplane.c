@@ -177,10 +177,11 @@ void dataplane_delete(struct dataplane *d)
 	free(d);
 }
 
-void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts)
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished)
 {
 	d->egress[port].mtu = mtu;
 	d->egress[port].punts = punts;
+	d->egress[port].unfinished = unfinished;
 }
 
 void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac)

@@ -107,8 +107,9 @@ void dataplane_delete(struct dataplane *d);
 uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
 			     uint16_t count);
 
-// Egress of one port: `mtu` counts the outer IP packet; `punts` when a kernel has what is not ours.
-void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts);
+// `mtu` of one port counts the outer IP packet; `punts` when a kernel has what is not ours; `unfinished` when packets may
+// come in by it whose checksums were left to a NIC.
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished);
 
 // Next hop `index`: where it is and by which port. One atomic store, at any time. NULL: not resolved.
 void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac);

@@ -5,6 +5,7 @@
 #include <rte_ether.h>
 
 #include "answer.h"
+#include "checksum.h"
 #include "icmp.h"
 #include "parse.h"
 
@@ -135,6 +136,12 @@ static enum reason classify(struct worker *w, const struct state *s, struct rte_
 	return GO_ON;
 }
 
+static void finish_checksum(struct rte_mbuf *m, const struct packet_view *v)
+{
+	if (v->has_ports && !v->fragment && v->available >= v->ip_length && checksum_looks_unfinished(v))
+		checksum_finish(rte_pktmbuf_mtod_offset(m, uint8_t *, v->l3), v);
+}
+
 // Headers -> views and vips. Packets that go on are packed to the front and their buckets prefetched; the others end.
 static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs,
 			   uint16_t n)
@@ -151,6 +158,8 @@ static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_m
 			end(w, burst[i], reason);
 			continue;
 		}
+		if (w->egress[burst[i]->port].unfinished)
+			finish_checksum(burst[i], &job->view);
 		job->hash = flow_hash(&w->key, &job->view.key);
 		conn_prefetch(&w->table, job->hash);
 		burst[kept++] = burst[i];

@@ -20,6 +20,7 @@ struct egress {
 	uint8_t mac[6];
 	uint16_t mtu; // of the outer IP packet
 	bool punts;   // a kernel has the packets that are not for a vip
+	bool unfinished; // what comes in by it may have checksums left to a NIC (checksum.h)
 };
 
 // Everything here is written by the worker's own lcore, but for `flush`.

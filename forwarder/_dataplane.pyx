@@ -490,10 +490,10 @@ cdef class Dataplane:
             raise IndexError("no such port")
         return self.ports[index]
 
-    def set_port(self, uint16_t index, uint16_t mtu, bint punts):
-        """Egress MTU of a port, and whether a kernel has what is not for a vip."""
+    def set_port(self, uint16_t index, uint16_t mtu, bint punts, bint unfinished=False):
+        """Egress MTU of a port; whether a kernel has what is not for a vip, and may leave checksums to a NIC."""
         self._port(index)
-        c.dataplane_set_port(self.get(), index, mtu, punts)
+        c.dataplane_set_port(self.get(), index, mtu, punts, unfinished)
 
     def set_next_hop(self, uint16_t index, uint16_t port, mac):
         """Where next hop `index` is: the port and 6 bytes of MAC, or None while it is not known."""

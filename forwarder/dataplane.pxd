@@ -144,7 +144,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_delete(dataplane *d)
     uint32_t dataplane_pool_need(const dataplane_config *config, const packet_pool *pool, port **ports,
                                  uint16_t count)
-    void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts)
+    void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts, bool unfinished)
     void dataplane_set_next_hop(dataplane *d, uint16_t index, uint16_t port_index, const uint8_t *mac)
     void dataplane_publish(dataplane *d, state *s)
     int dataplane_start(dataplane *d, const unsigned int *lcores)

@@ -48,7 +48,8 @@ class Node:
         except Exception as error:
             raise Refused(f"the data plane could not be made: {error}.") from error
         for index, port in enumerate(settings.ports):
-            self._dataplane.set_port(index, port.mtu, interfaces[index] is not None)
+            kernel = interfaces[index] is not None
+            self._dataplane.set_port(index, port.mtu, punts=kernel, unfinished=kernel)
         self._hops = NextHops(settings.ports, interfaces)
         self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources, settings.node)
         self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)

@@ -12,6 +12,7 @@ from forwarder.settings import PortSettings, Refused
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
+SIOCETHTOOL, ETHTOOL_GFLAGS, ETHTOOL_GGRO, ETH_FLAG_LRO = 0x8946, 0x25, 0x2B, 1 << 15  # linux/ethtool.h
 # Classic BPF: packets of type PACKET_OTHERHOST (3, another MAC's) and PACKET_OUTGOING (4) are not for us. The socket
 # option for the latter has no effect on a socket of a fanout group, and DPDK puts every one of its sockets into one.
 FOR_US = struct.pack(
@@ -84,11 +85,39 @@ def link_up(settings: PortSettings, port: Port) -> bool:
     return bool(flags & IFF_RUNNING)
 
 
+def _ethtool(device: str, command: int) -> int:
+    """One number of an interface's offload settings; 0 where the driver does not know the question."""
+    value = ctypes.create_string_buffer(struct.pack("II", command, 0), 8)
+    request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            fcntl.ioctl(any_socket, SIOCETHTOOL, request)
+    except OSError:
+        return 0
+    return int(struct.unpack("II", value.raw)[1])
+
+
+def _refuse_merging(port: PortSettings) -> None:
+    """Packets that the kernel merged before we see them fit neither a ring slot nor any path behind it."""
+    merging = {
+        "gro": _ethtool(port.device, ETHTOOL_GGRO),
+        "lro": _ethtool(port.device, ETHTOOL_GFLAGS) & ETH_FLAG_LRO,
+    }
+    on = " ".join(f"{name} off" for name, value in merging.items() if value)
+    if on:
+        raise Refused(
+            f"the kernel merges packets that come in by {port.device}, and merged ones cannot be forwarded: "
+            f"run `ethtool -K {port.device} {on}`."
+        )
+
+
 def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
     """Open all ports, in order. Raises Refused; then none stays open."""
     opened: list[Port] = []
     for index, port in enumerate(ports):
         interface_index(port)
+        if port.driver == "af_packet":
+            _refuse_merging(port)
         before = _packet_sockets()
         try:
             opened.append(Port.device(devargs(port, index), index, pool))

@@ -1,0 +1,101 @@
+"""What a kernel leaves to its NIC: unfinished checksums are finished, merged packets are refused at start."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from packets.world import BACKENDS, VIP, state, vip
+from scapy.layers.inet import IP, TCP, UDP
+from wire import (
+    NODE,
+    NODE_ADDRESS,
+    NODE_PORT,
+    PEER,
+    PEER_PORT,
+    TOOLS,
+    Forwarder,
+    Wire,
+    inside,
+    ip,
+    remove_namespaces,
+    settings,
+    wait_until,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+    pytest.mark.skipif(any(not shutil.which(tool) for tool in TOOLS), reason="ip, ethtool or sysctl is missing"),
+    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
+]
+
+SERVICE = state({"web1": BACKENDS["web1"]}, vip("www", VIP, ["web1"]), vip("dns", VIP, ["web1"], "udp", 80))
+CLIENT = f"""
+import socket
+udp = socket.socket(type=socket.SOCK_DGRAM)
+for size in (1, 2, 501, 1400):
+    udp.sendto(b"q" * size, ("{VIP}", 80))
+tcp = socket.socket()
+tcp.settimeout(0.5)
+try:
+    tcp.connect(("{VIP}", 80))
+except TimeoutError:
+    pass
+"""
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    try:
+        made = Wire()
+        yield made
+        made.close()
+    finally:
+        remove_namespaces()
+
+
+@pytest.fixture
+def forwarder(wire: Wire) -> Iterator[Forwarder]:
+    made = Forwarder()
+    yield made
+    made.close()
+
+
+def offload(namespace: str, port: str, *words: str) -> None:
+    subprocess.run(inside(namespace, "ethtool", "-K", port, *words), check=True, capture_output=True)
+
+
+def right_checksum(inner: IP) -> bool:
+    """Whether scapy would write the same one."""
+    layer = TCP if TCP in inner else UDP
+    fresh = IP(bytes(inner))
+    del fresh[layer].chksum
+    return bool(IP(bytes(fresh))[layer].chksum == inner[layer].chksum)
+
+
+def test_a_client_that_leaves_checksums_to_its_nic_is_served(wire: Wire, forwarder: Forwarder) -> None:
+    offload(PEER, PEER_PORT, "tx", "on")
+    ip("-n", PEER, "route", "add", VIP, "via", NODE_ADDRESS)
+    wire.neighbor("10.0.2.1", wire.peer_mac)
+    forwarder.start()
+    assert forwarder.ask("state", state=SERVICE)["ok"]
+    wait_until(lambda: all(hop["mac"] for hop in forwarder.ask("stats")["next_hops"]), "next hops are known")
+    subprocess.run(inside(PEER, sys.executable, "-c", CLIENT), check=True, timeout=20)
+    inner = [IP(frame[38:]) for frame in wire.tunneled()]
+    assert sorted(len(packet) for packet in inner if UDP in packet) == [29, 30, 529, 1428]
+    assert any(TCP in packet for packet in inner)
+    assert all(right_checksum(packet) for packet in inner)
+
+
+def test_a_port_whose_kernel_merges_packets_is_refused_with_the_command(wire: Wire, forwarder: Forwarder) -> None:
+    offload(NODE, NODE_PORT, "gro", "on")
+    code, said = forwarder.refused(settings())
+    assert code == 2
+    assert said.strip().endswith(f"run `ethtool -K {NODE_PORT} gro off`.")
+    offload(NODE, NODE_PORT, "gro", "off")
+    forwarder.start()
