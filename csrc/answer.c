@@ -35,7 +35,7 @@ static void send_back(struct worker *w, struct rte_mbuf *m, enum reason reason)
 
 enum reason answer_echo(struct worker *w, struct rte_mbuf *m, const struct packet_view *v)
 {
-	if (!may_answer(m, v))
+	if (!may_answer(m, v) || icmp_is_source_routed(v))
 		return REASON_echo_silent;
 	if (w->echoes_left == 0)
 		return REASON_echo_rate;

@@ -17,6 +17,10 @@ enum {
 	ECHO_REPLY6 = 129,
 	TTL = 64,
 	PORTS = 4,
+	OPTION_END = 0, // of IPv4, as those below
+	OPTION_NONE = 1,
+	OPTION_LOOSE_ROUTE = 131,
+	OPTION_STRICT_ROUTE = 137,
 };
 
 static void write16(uint8_t *p, uint32_t value)
@@ -146,6 +150,43 @@ bool icmp_may_answer(const struct packet_view *v)
 	if (memcmp(source, view_destination(v), view_address_length(v)) == 0)
 		return false;
 	return v->version == 4 ? unicast4(source) : unicast6(source);
+}
+
+static bool source_routed4(const uint8_t *option, const uint8_t *end)
+{
+	while (option < end && *option != OPTION_END) {
+		if (*option == OPTION_LOOSE_ROUTE || *option == OPTION_STRICT_ROUTE)
+			return true;
+		if (*option == OPTION_NONE)
+			option++;
+		else if (end - option >= 2 && option[1] >= 2)
+			option += option[1];
+		else
+			return false; // no sense can be made of what follows
+	}
+	return false;
+}
+
+// parse_ip() has seen that the headers are within the packet.
+static bool source_routed6(const uint8_t *ip, uint32_t end)
+{
+	uint8_t type = ip[6];
+	uint32_t at = 40;
+
+	while (at < end) {
+		uint32_t length = type == IPPROTO_FRAGMENT ? 8 : (ip[at + 1] + 1u) * 8;
+
+		if (type == IPPROTO_ROUTING)
+			return true;
+		type = ip[at];
+		at += length;
+	}
+	return false;
+}
+
+bool icmp_is_source_routed(const struct packet_view *v)
+{
+	return v->version == 4 ? source_routed4(v->ip + 20, v->ip + v->l4) : source_routed6(v->ip, v->l4);
 }
 
 void icmp_echo_reply(uint8_t *ip, const struct packet_view *v)

@@ -35,6 +35,10 @@ bool icmp_quoted_flow(struct packet_view *v);
 // Whether the sender may be answered: a unicast address of somebody else (RFC 1122 3.2.2, RFC 4443 2.4 e).
 bool icmp_may_answer(const struct packet_view *v);
 
+// Whether the sender chose the packet's way, by an option of IPv4 or a routing header of IPv6: a reply would have to go
+// the same way back, which nobody wants it to (RFC 1122 3.2.2.6, RFC 8200 8.4).
+bool icmp_is_source_routed(const struct packet_view *v);
+
 // Turn an echo request into its reply, where it stands.
 void icmp_echo_reply(uint8_t *ip, const struct packet_view *v);
 

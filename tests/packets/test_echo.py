@@ -6,7 +6,16 @@ import random
 from collections.abc import Callable
 
 import pytest
-from scapy.layers.inet import ICMP, IP, IPOption_NOP, IPOption_Router_Alert, IPOption_RR, IPOption_Timestamp
+from scapy.layers.inet import (
+    ICMP,
+    IP,
+    IPOption_LSRR,
+    IPOption_NOP,
+    IPOption_Router_Alert,
+    IPOption_RR,
+    IPOption_SSRR,
+    IPOption_Timestamp,
+)
 from scapy.layers.inet6 import (
     ICMPv6EchoReply,
     ICMPv6EchoRequest,
@@ -14,6 +23,7 @@ from scapy.layers.inet6 import (
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
     IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
 )
 from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
 from scapy.packet import Packet
@@ -27,6 +37,7 @@ from packets.world import (
     CLIENT,
     CLIENT6,
     ELSEWHERE,
+    ELSEWHERE6,
     EMPTY,
     GATEWAY_MAC,
     NODE_MAC,
@@ -239,6 +250,20 @@ REFUSED = [
         "the first fragment of an IPv6 echo",
         IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(m=1) / ICMPv6EchoRequest(data=bytes(64)),
         "fragment_unmatched",
+    ),
+    refused("a loose source route", ping(options=[IPOption_LSRR(routers=[ELSEWHERE])]), "echo_suppressed"),
+    refused(
+        "a strict source route behind no operation and a timestamp",
+        ping(options=[IPOption_NOP(), IPOption_Timestamp(), IPOption_SSRR(routers=[ELSEWHERE])]),
+        "echo_suppressed",
+    ),
+    refused(
+        "IPv6: a routing header",
+        IPv6(src=CLIENT6, dst=VIP6)
+        / IPv6ExtHdrHopByHop()
+        / IPv6ExtHdrRouting(addresses=[ELSEWHERE6])
+        / ICMPv6EchoRequest(),
+        "echo_suppressed",
     ),
     refused("a broken header checksum", IP(src=CLIENT, dst=VIP, chksum=1) / ICMP(), "malformed"),
     *(
