@@ -33,6 +33,7 @@ DATAPLANE_SOURCES = [
     "state.c",
     "stats.c",
     "steering.c",
+    "trace.c",
     "vip_table.c",
     "worker.c",
 ]

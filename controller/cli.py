@@ -23,6 +23,8 @@ WRONG = 2
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _node = click.option("--node", metavar="NAME", help="The running node to ask; default: the only one.")
 _config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
+_capture = click.argument("capture", metavar="IN.pcap", type=click.Path(path_type=Path, dir_okay=False))
+_workers = click.option("--workers", type=click.IntRange(1, 32), default=1, show_default=True)
 
 
 class _Group(click.Group):
@@ -165,15 +167,33 @@ def table(config: Path, vip: str, as_json: bool) -> None:
 
 @maglev.command()
 @_config
-@click.argument("capture", metavar="IN.pcap", type=click.Path(path_type=Path, dir_okay=False))
+@_capture
 @click.argument("output", metavar="OUT.pcap", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--workers", type=click.IntRange(1, 32), default=1, show_default=True)
+@_workers
 @click.option("--json", "as_json", is_flag=True, help="For symmetry: it always prints JSON.")
 def replay(config: Path, capture: Path, output: Path, workers: int, as_json: bool) -> None:
     """Run the real packet path over the capture IN.pcap; write what it would send to OUT.pcap."""
-    argv = [sys.executable, "-m", "forwarder.replay", str(capture), str(output), "--workers", str(workers)]
-    asked = json.dumps(offline.replay_request(_load(config)))
-    sys.exit(subprocess.run(argv, input=asked, text=True, check=False).returncode)
+    _over_capture("forwarder.replay", config, [capture, output], [f"--workers={workers}"])
+
+
+@maglev.command()
+@_config
+@_capture
+@_workers
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def explain(config: Path, capture: Path, workers: int, as_json: bool) -> None:
+    """Say of every packet of the capture IN.pcap what would become of it, and why: a line each.
+
+    The packets go through the real packet path, as `maglev replay` runs it. Index 0 is the first packet (number 1 in
+    Wireshark); vip and backend are shown as soon as the packet has matched the one and been given the other.
+
+    \b
+    Examples:
+      maglev explain lb1.yaml IN.pcap | grep malformed
+      maglev explain lb1.yaml IN.pcap --json | jq -r .reason | sort | uniq -c
+    """
+    options = [f"--workers={workers}", *(["--json"] if as_json else [])]
+    _over_capture("forwarder.explain", config, [capture], options)
 
 
 def main() -> None:
@@ -186,6 +206,13 @@ def _load(path: Path) -> Config:
         return load(path)
     except ConfigError as error:
         _fail(str(error), WRONG)
+
+
+def _over_capture(module: str, config: Path, captures: list[Path], options: list[str]) -> NoReturn:
+    """Run a module of the forwarder that moves the packets of a capture; its exit status is ours."""
+    argv = [sys.executable, "-m", module, *options, "--", *map(str, captures)]
+    asked = json.dumps(offline.replay_request(_load(config)))
+    sys.exit(subprocess.run(argv, input=asked, text=True, check=False).returncode)
 
 
 def _override(verb: str, backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:

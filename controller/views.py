@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -115,8 +115,7 @@ _CONNECTIONS = ("live", "entries", "inserted", "evicted", "refused")
 
 
 def _stats(stats: Mapping[str, Any]) -> None:
-    rows = [(fate, count) for fate, count in stats["fates"].items() if count]
-    _table(f"packets received: {stats['received']}", ("fate", "packets"), rows)
+    _table(f"packets received: {stats['received']}", ("fate", "packets"), _fates(stats))
     pointers = ("received", "processed", "reserved", "ready", "sent", "recycled")
     rings = []
     for port in stats["ports"]:
@@ -129,6 +128,16 @@ def _stats(stats: Mapping[str, Any]) -> None:
     workers = {f"worker {index}": counters for index, counters in enumerate(stats["workers"])}
     _table("connection tables", ("", *_CONNECTIONS), _rows(workers, _CONNECTIONS))
     _console().print(f"packet pool: {stats['pool']['free']} of {stats['pool']['size']} free")
+
+
+def _fates(stats: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Fates that packets met; under those that drop, why."""
+    reasons = stats.get("reasons", {})  # an adopted forwarder of an earlier version tells none
+    dropped = [reason for reason in reasons.values() if reason["kind"] == "dropped"]
+    for fate, packets in stats["fates"].items():
+        if packets:
+            yield fate, packets
+            yield from ((f"  {r['text']}", r["packets"]) for r in dropped if r["fate"] == fate)
 
 
 def _rows(things: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> list[tuple[object, ...]]:

@@ -11,6 +11,7 @@
 
 #include "loop.h"
 #include "road.h"
+#include "trace.h"
 
 int dataplane_init(int argc, char **argv)
 {
@@ -64,6 +65,7 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	w->next_hops = d->next_hops;
 	w->egress = d->egress;
 	w->collector = d->collector;
+	w->stats.trace = d->trace;
 	w->ip_id = (uint16_t)i;
 	for (w->ip_id_step = 1; w->ip_id_step < c->workers; w->ip_id_step *= 2)
 		; // a power of two, so that the steps of different workers never meet when they come round
@@ -101,6 +103,9 @@ static int create_stages(struct dataplane *d, struct port **ports, uint16_t coun
 	if (d->own == NULL || d->collector == NULL || d->next_hops == NULL || d->workers == NULL || m->vips == NULL ||
 	    m->backends == NULL)
 		return -ENOMEM;
+	if (d->config.trace && (d->trace = trace_create(d->pool->size)) == NULL)
+		return -rte_errno;
+	s->stats.trace = m->stats.trace = d->trace;
 	s->own = d->own;
 	s->seed = d->config.steering_seed;
 	s->collector = m->collector = d->collector;
@@ -169,6 +174,7 @@ void dataplane_delete(struct dataplane *d)
 	}
 	packet_ring_drain(d->own);
 	packet_ring_drain(d->collector);
+	rte_ring_free(d->trace);
 	state_slot_free(&d->state);
 	rte_free(d->workers);
 	free(d->next_hops);

@@ -18,7 +18,7 @@ void dataplane_cleanup(void);
 
 // -- forwarding state: built here, read by workers ------------------------------------------------------------------
 
-enum { NO_BACKEND = 0xffff };
+enum { NO_BACKEND = 0xffff, NO_VIP = 0xffff };
 
 struct state;
 
@@ -70,6 +70,7 @@ struct dataplane_config {
 	uint32_t connection_entries;   // per worker
 	uint32_t connection_seconds[4]; // half-open, established, closing, datagram
 	enum idle_policy idle;
+	bool trace; // see dataplane_traced()
 };
 
 struct dataplane;
@@ -93,9 +94,11 @@ struct port_facts {
 };
 void port_describe(const struct port *port, struct port_facts *facts);
 
+enum { MOST_HEADROOM = 128 }; // bytes before a frame in its buffer; a driver may leave less free
+
 // Memory port: give it a frame to receive (-ENOBUFS: pool or port is full), take one that was sent.
 // port_take() returns its length, 0 when there is none, or -EMSGSIZE when `room` is too small (the frame is lost).
-int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length);
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom);
 int port_take(struct port *port, void *frame, uint32_t room);
 
 // A data plane over `count` ports, not running. -ENOSPC: the pool cannot cover what dataplane_pool_need() says.
@@ -139,6 +142,17 @@ struct collected {
 };
 // Returns the frame's length, 0 when there is none.
 int dataplane_collect(struct dataplane *d, struct collected *what, void *frame, uint32_t room);
+
+// What became of one packet. `vip` is known from the match on, `backend` from the choice on.
+struct traced {
+	uint64_t number; // packets from outside in order of arrival, from 0 on
+	uint32_t reason;
+	uint16_t vip;     // NO_VIP: none
+	uint16_t backend; // NO_BACKEND: none
+};
+// Take the oldest records, in the order in which packets ended; returns how many. -ENOTSUP: no trace was asked for.
+// To be called before as many packets have ended as the pool has: later ones are lost.
+int dataplane_traced(struct dataplane *d, struct traced *records, uint32_t room);
 
 // -- counters, readable at any time ---------------------------------------------------------------------------------
 

@@ -71,11 +71,15 @@ void port_describe(const struct port *port, struct port_facts *facts)
 	facts->missed = port_missed(port);
 }
 
+static_assert(MOST_HEADROOM == RTE_PKTMBUF_HEADROOM, "what DPDK was built with");
+
 // A packet with the bytes of `frame`, of as many buffers as it takes; NULL when the pool is empty.
-static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame, uint32_t length)
+static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame, uint32_t length, uint16_t headroom)
 {
 	struct rte_mbuf *head = rte_pktmbuf_alloc(pool->mempool), *tail = head;
 
+	if (head != NULL)
+		head->data_off = headroom;
 	while (head != NULL) {
 		uint32_t room = rte_pktmbuf_tailroom(tail);
 		uint32_t part = length < room ? length : room;
@@ -97,13 +101,15 @@ static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame
 	return NULL;
 }
 
-int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length)
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom)
 {
 	struct rte_mbuf *m;
 
 	if (port->device)
 		return -ENOTSUP;
-	m = packet_of(pool, frame, length);
+	if (headroom > MOST_HEADROOM)
+		return -EINVAL;
+	m = packet_of(pool, frame, length, headroom);
 	if (m == NULL)
 		return -ENOBUFS;
 	if (rte_ring_sp_enqueue(port->arriving, m) == 0)

@@ -1,21 +1,27 @@
 #include "muxing.h"
 
+#include "trace.h"
+
 enum { BURSTS_PER_TURN = 4 };
 
 // What must be known of a packet after the port has it.
 struct departure {
 	struct packet_note note;
-	uint32_t bytes; // of the inner packet
+	uint32_t bytes;  // of the inner packet
+	uint64_t number; // in the trace, when there is one
 };
 
 static void count_departure(struct muxing *x, const struct departure *d)
 {
-	struct traffic *vip = &x->vips[d->note.vip];
-	struct traffic *backend = &x->backends[d->note.backend];
+	struct traffic *vip, *backend;
 
 	count(&x->stats.reasons[d->note.reason], 1);
+	if (x->stats.trace != NULL)
+		trace_end(x->stats.trace, d->number, &d->note, (enum reason)d->note.reason);
 	if (d->note.flags & (PACKET_ANSWER | PACKET_TO_NODE))
 		return;
+	vip = &x->vips[d->note.vip];
+	backend = &x->backends[d->note.backend];
 	count(&vip->packets, 1);
 	count(&vip->bytes, d->bytes);
 	count(&backend->packets, 1);
@@ -32,6 +38,8 @@ static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **bu
 		departures[i].note = *packet_note(burst[i]);
 		departures[i].bytes = burst[i]->pkt_len - departures[i].note.inner;
 	}
+	for (uint16_t i = 0; x->stats.trace != NULL && i < n; i++)
+		departures[i].number = trace_number(burst[i]);
 	sent = port_transmit(port, burst, n);
 	for (uint16_t i = 0; i < sent; i++)
 		count_departure(x, &departures[i]);

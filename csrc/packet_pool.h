@@ -33,8 +33,8 @@ struct packet_note {
 	uint8_t flags;
 	union {
 		struct {
-			uint16_t vip;     // stable index, valid for forwarded packets
-			uint16_t backend; // stable index, likewise; PACKET_TO_NODE: position of the node in the state
+			uint16_t vip;     // stable index, valid for forwarded packets; while tracing also for others, or NO_VIP
+			uint16_t backend; // likewise, or NO_BACKEND; PACKET_TO_NODE: position of the node in the state
 		};
 		struct { // PACKET_MATCHED, until its worker has read them; network order
 			uint16_t source_port;

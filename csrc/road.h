@@ -24,6 +24,7 @@ struct dataplane {
 	struct egress egress[MAX_PORTS];
 	struct rte_ring *own;       // control thread -> steering
 	struct rte_ring *collector; // any stage -> control thread
+	struct rte_ring *trace;     // any stage -> control thread: records of trace.h; NULL: not asked for
 	unsigned int lcores[MAX_WORKERS + 2];
 	bool running;
 	bool stop; // set by the control thread, read by all stages

@@ -1,5 +1,7 @@
 #include "stats.h"
 
+#include "trace.h"
+
 static const char *const names[FATE_COUNT] = {
 #define FATE_NAME(symbol, name, kind) [FATE_##symbol] = #name,
 	FATES(FATE_NAME)
@@ -62,5 +64,7 @@ void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rt
 		return;
 	}
 	count(&stats->reasons[reason], 1);
+	if (stats->trace != NULL)
+		trace_end(stats->trace, trace_number(m), packet_note(m), reason);
 	rte_pktmbuf_free(m);
 }

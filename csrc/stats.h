@@ -14,6 +14,7 @@ struct stage_stats {
 	uint64_t reasons[REASON_COUNT]; // packets whose road ended in this stage, by reason
 	uint64_t released;              // packets this stage gave back to the pool, or to the canary's collector
 	uint64_t turns;                 // loop counter: moves also when idle, so a stuck lcore is seen
+	struct rte_ring *trace;         // where the ends of packets are told (trace.h); NULL: nobody asks
 } __attribute__((aligned(64)));
 
 // Packets and bytes (of the inner IP packet) that were forwarded.

@@ -2,6 +2,7 @@
 
 #include "icmp.h"
 #include "parse.h"
+#include "trace.h"
 
 // Packets of the pool that are neither on the road nor promised to a ring.
 static uint64_t unused_packets(const struct steering *s)
@@ -137,6 +138,13 @@ static void put_own(struct steering *s)
 	}
 }
 
+// The packets that have just come into a ring get their numbers.
+static void number(struct steering *s, const struct receive_ring *ring, uint16_t n)
+{
+	for (uint64_t at = ring->received - n; at < ring->received; at++)
+		trace_begin(ring->slots[at & (ring->size - 1)], s->numbered++);
+}
+
 uint32_t steering_turn(struct steering *s)
 {
 	struct rte_mbuf *burst[BURST];
@@ -144,13 +152,15 @@ uint32_t steering_turn(struct steering *s)
 
 	for (uint16_t i = 0; i < s->port_count; i++) {
 		struct receive_ring *ring = &s->rings[i];
-		uint16_t n;
+		uint16_t fresh, n;
 
 		if (receive_ring_room(ring) < BURST)
 			grant(s, ring);
 		if (i == 0 && !rte_ring_empty(s->own))
 			put_own(s); // first, so that a flood does not starve the canary
-		receive_ring_fill(ring, s->ports[i]);
+		fresh = receive_ring_fill(ring, s->ports[i]);
+		if (s->stats.trace != NULL)
+			number(s, ring, fresh);
 		n = receive_ring_peek(ring, burst, BURST);
 		for (uint16_t k = 0; k < n; k++)
 			rte_prefetch0(rte_pktmbuf_mtod(burst[k], void *));

@@ -22,6 +22,7 @@ struct steering {
 	const struct state_slot *state;
 	struct matcher matcher;                   // of fragments
 	uint64_t own_received;                    // how many of them were
+	uint64_t numbered;                        // packets that the trace has numbers for
 	uint64_t seed;                            // of the steering hash
 	uint64_t capacity;                        // packets of the pool that may be on the road at once
 	const struct stage_stats *freeing[MAX_WORKERS + 2]; // whose `released` counters bring credit back

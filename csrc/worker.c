@@ -46,6 +46,13 @@ static enum reason without_vip(const struct worker *w, const struct state *s, co
 	return w->egress[m->port].punts ? REASON_punt_address : REASON_other_address;
 }
 
+// Ends here although its vip is known: what ends later has its vip from decide().
+static enum reason of_vip(const struct state *s, struct rte_mbuf *m, int32_t position, enum reason reason)
+{
+	packet_note(m)->vip = s->vips[position].id;
+	return reason;
+}
+
 // ICMP for a vip's address: errors go with the flow that they quote, echo requests are answered while a vip is served.
 static enum reason classify_icmp(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
@@ -73,34 +80,44 @@ static enum reason classify_icmp(struct worker *w, const struct state *s, struct
 	if (position == VIP_NONE)
 		return REASON_quote_not_vip;
 	if (v->ttl == 0)
-		return REASON_ttl_zero;
+		return of_vip(s, m, position, REASON_ttl_zero);
 	job->vip = &s->vips[position];
 	return GO_ON;
 }
 
 // A fragment for a vip's address: steering has found its flow, or the node that will.
-static enum reason classify_fragment(const struct state *s, const struct packet_note *note, struct job *job)
+static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, struct job *job)
 {
+	struct packet_note *note = packet_note(m);
 	struct packet_view *v = &job->view;
 	int32_t position;
 
 	if (note->flags & PACKET_TO_NODE) {
-		if (note->backend >= s->cluster.node_count)
+		uint16_t node = note->backend;
+
+		note->backend = NO_BACKEND;
+		if (node >= s->cluster.node_count)
 			return REASON_fragment_unmatched;
 		job->vip = NULL;
+		job->to = &s->cluster.nodes[node];
 		flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), 0, 0, v->protocol);
 		return v->ttl == 0 ? REASON_ttl_zero : GO_ON;
 	}
-	if (note->flags & PACKET_MATCHED)
+	if (note->flags & PACKET_MATCHED) {
 		parse_later_fragment(v, note->source_port, note->destination_port, note->protocol);
+		note->vip = NO_VIP;
+		note->backend = NO_BACKEND;
+	}
 	if (!v->has_ports)
 		return v->fragment_offset == 0 ? REASON_fragment_no_flow : REASON_fragment_unmatched;
 	position = vip_table_find(&s->vip_table, view_destination(v), view_address_length(v), v->protocol,
 				  v->destination_port);
 	if (position == VIP_NONE)
 		return REASON_other_port;
+	if (v->ttl == 0)
+		return of_vip(s, m, position, REASON_ttl_zero);
 	job->vip = &s->vips[position];
-	return v->ttl == 0 ? REASON_ttl_zero : GO_ON;
+	return GO_ON;
 }
 
 // Precedence of fates as in DESIGN 4.
@@ -119,7 +136,7 @@ static enum reason classify(struct worker *w, const struct state *s, struct rte_
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
 	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))
-		return classify_fragment(s, packet_note(m), job);
+		return classify_fragment(s, m, job);
 	if (icmp_is(v) && is_vip_address(s, v))
 		return classify_icmp(w, s, m, job);
 	if (s == NULL || !v->has_ports)
@@ -129,9 +146,9 @@ static enum reason classify(struct worker *w, const struct state *s, struct rte_
 	if (position == VIP_NONE)
 		return without_vip(w, s, m, v, REASON_other_port);
 	if (l4 == PARSE_MALFORMED)
-		return (enum reason)v->fault;
+		return of_vip(s, m, position, (enum reason)v->fault);
 	if (v->ttl == 0)
-		return REASON_ttl_zero;
+		return of_vip(s, m, position, REASON_ttl_zero);
 	job->vip = &s->vips[position];
 	return GO_ON;
 }
@@ -257,7 +274,8 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 		if (jobs[i].view.fragment && !to_node)
 			reason = is_later_fragment(&jobs[i].view) ? REASON_fragment_later : REASON_fragment_first;
 		note->reason = (uint8_t)reason;
-		jobs[i].to = to_node ? &s->cluster.nodes[note->backend] : &s->backends[note->backend];
+		if (!to_node)
+			jobs[i].to = &s->backends[note->backend];
 		rte_prefetch0(jobs[i].to);
 		if (kept != i) {
 			jobs[kept] = jobs[i];

@@ -97,7 +97,7 @@ cdef dict _all_reasons():
 
 # What befell a packet, and why: {reason: (its fate, a sentence)}.
 REASONS = _all_reasons()
-_FATE_OF = (None, *(fate for fate, _ in REASONS.values()))
+_REASON_NAMES = (None, *REASONS)
 
 
 cdef class PacketPool:
@@ -225,9 +225,12 @@ cdef class Port:
         self.get()
         return self.facts().missed
 
-    def give(self, bytes frame):
-        """Memory port: let `frame` arrive. Raises DataplaneError (ENOBUFS) when pool or port is full."""
-        check(c.port_give(self.get(), self.pool.get(), <const char *>frame, len(frame)), "give a frame")
+    def give(self, bytes frame, uint16_t headroom=c.MOST_HEADROOM):
+        """Memory port: let `frame` arrive, with so many bytes free before it, as a driver would leave them.
+
+        Raises DataplaneError (ENOBUFS) when pool or port is full.
+        """
+        check(c.port_give(self.get(), self.pool.get(), <const char *>frame, len(frame), headroom), "give a frame")
 
     def take(self):
         """Memory port: the next frame that was sent, or None."""
@@ -432,6 +435,7 @@ cdef class Dataplane:
     """The stages of one forwarder over its ports: stepped by hand, or started on lcores.
 
     `connection_seconds`: timeouts (half-open, established, closing, datagram) in whole seconds.
+    `trace`: tell of each packet what became of it, see traces().
     Raises DataplaneError with the errno of the C call.
     """
 
@@ -445,7 +449,8 @@ cdef class Dataplane:
 
     def __cinit__(self, PacketPool pool not None, list ports, bytes hash_key, uint32_t workers=1,
                   uint32_t ring_size=2048, uint32_t connection_entries=65536,
-                  connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=0x6d61676c6576):
+                  connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=0x6d61676c6576,
+                  bint trace=False):
         cdef c.port *handles[8]
         cdef int error = 0
         if len(hash_key) != 16:
@@ -460,6 +465,7 @@ cdef class Dataplane:
         for i in range(4):
             self.config.connection_seconds[i] = connection_seconds[i]
         self.config.idle = {"spin": c.IDLE_SPIN, "yield": c.IDLE_YIELD, "sleep": c.IDLE_SLEEP}[idle]
+        self.config.trace = trace
         for i, port in enumerate(ports):
             handles[i] = (<Port?>port).get()
         self.ports = list(ports)
@@ -552,14 +558,34 @@ cdef class Dataplane:
         check(c.dataplane_inject(self.get(), <const char *>frame, len(frame), worker), "inject a packet")
 
     def collect(self):
-        """A packet of our own that reached its end: (worker, fate, port, backend index, frame), or None."""
+        """A packet of our own that reached its end: (worker, reason, port, backend index, frame), or None."""
         cdef bytearray room = bytearray(MAX_FRAME)
         cdef c.collected what
         cdef int length = c.dataplane_collect(self.get(), &what, <char *>room, MAX_FRAME)
         if length == 0:
             return None
-        fate = _FATE_OF[what.reason]
-        return what.worker, fate, what.port, what.backend, bytes(room[:length])
+        return what.worker, _REASON_NAMES[what.reason], what.port, what.backend, bytes(room[:length])
+
+    def traces(self):
+        """What became of packets since the last call, in the order in which they ended.
+
+        [(number, reason, vip id or None, backend index or None)]; numbers are the order of arrival, from 0. To be
+        called before as many packets have ended as the pool has, else some are lost. Raises DataplaneError (ENOTSUP)
+        when no trace was asked for.
+        """
+        cdef c.traced records[64]
+        cdef int n = 64
+        cdef list traces = []
+        while n == 64:
+            n = check(c.dataplane_traced(self.get(), records, 64), "read the trace")
+            for i in range(n):
+                traces.append((
+                    records[i].number,
+                    _REASON_NAMES[records[i].reason],
+                    records[i].vip if records[i].vip != c.NO_VIP else None,
+                    records[i].backend if records[i].backend != c.NO_BACKEND else None,
+                ))
+        return traces
 
     @property
     def received(self):

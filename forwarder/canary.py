@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from itertools import islice
 
-from forwarder._dataplane import Dataplane, DataplaneError
+from forwarder._dataplane import REASONS, Dataplane, DataplaneError
 from forwarder.forwarding import Forwarding
 from forwarder.hashing.flow import slot_hash
 from forwarder.next_hops import NextHops
@@ -138,7 +138,8 @@ class Canary:
             if came is None:
                 await asyncio.sleep(POLL)
                 continue
-            worker, fate, _, _, frame = came
+            worker, reason, _, _, frame = came
+            fate, words = REASONS[reason]
             if fate in CROWDED:  # a flood is no fault of the forwarder: it had no room, so once more
                 crowded = True
                 to_send.add(worker)
@@ -146,7 +147,7 @@ class Canary:
                 continue
             missing.discard(worker)
             if fate not in expected.fates:
-                return _sick(f"worker {worker}: fate {fate}, expected {' or '.join(expected.fates)}")
+                return _sick(f"worker {worker}: fate {fate} ({words}), expected {' or '.join(expected.fates)}")
             if not expected.came_out_right(frame):
                 return _sick(f"worker {worker}: the packet for backend {expected.backend} came out wrong")
         if missing and crowded:

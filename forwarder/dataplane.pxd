@@ -9,7 +9,9 @@ cdef extern from "stdbool.h":
 
 cdef extern from "dataplane.h" nogil:
     enum:
+        MOST_HEADROOM
         NO_BACKEND
+        NO_VIP
 
     struct state:
         pass
@@ -64,6 +66,7 @@ cdef extern from "dataplane.h" nogil:
         uint32_t connection_entries
         uint32_t connection_seconds[4]
         idle_policy idle
+        bool trace
 
     struct port_facts:
         uint8_t mac[6]
@@ -75,6 +78,12 @@ cdef extern from "dataplane.h" nogil:
         uint8_t reason
         uint8_t worker
         uint16_t port
+        uint16_t vip
+        uint16_t backend
+
+    struct traced:
+        uint64_t number
+        uint32_t reason
         uint16_t vip
         uint16_t backend
 
@@ -136,7 +145,7 @@ cdef extern from "dataplane.h" nogil:
     port *port_new_memory(const char *name, uint16_t index, int *error)
     void port_delete(port *p)
     void port_describe(const port *p, port_facts *facts)
-    int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length)
+    int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom)
     int port_take(port *p, void *frame, uint32_t room)
 
     dataplane *dataplane_new(const dataplane_config *config, packet_pool *pool, port **ports, uint16_t count,
@@ -153,6 +162,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_flush(dataplane *d, uint16_t backend)
     int dataplane_inject(dataplane *d, const void *frame, uint32_t length, uint8_t worker)
     int dataplane_collect(dataplane *d, collected *what, void *frame, uint32_t room)
+    int dataplane_traced(dataplane *d, traced *records, uint32_t room)
 
     uint32_t dataplane_fate_count()
     const char *dataplane_fate_name(uint32_t fate)

@@ -143,16 +143,21 @@ class Forwarding:
         vip, hashed, slot, backend, tracked = self._dataplane.lookup(
             protocol, source.packed, source_port, destination.packed, destination_port
         )
-        vips = {number: key for key, number in self._vips.items()}
-        names = {number: name for (name, _), number in self._backends.items()}
-        by_key = {v.key: v.name for v in self.applied.message.vips}
+        vips, backends = self.names()
         return Answer(
-            by_key.get(vips[vip]) if vip is not None else None,
+            vips.get(vip) if vip is not None else None,
             hashed,
             slot,
-            names.get(backend) if backend is not None else None,
+            backends.get(backend) if backend is not None else None,
             tracked,
         )
+
+    def names(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Names by the data plane's numbers: of vips, and of backends, former ones included."""
+        by_key = {vip.key: vip.name for vip in self.applied.message.vips}
+        vips = {number: by_key[key] for key, number in self._vips.items() if key in by_key}
+        backends = {number: name for (name, _), number in self._backends.items()}
+        return vips, backends
 
     def traffic(self) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
         """Packets and bytes forwarded: ({vip: ...}, {backend: ...}), former backends included."""

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from forwarder import environment
-from forwarder._dataplane import Dataplane, PacketPool, cleanup
+from forwarder._dataplane import FATE_KINDS, REASONS, Dataplane, PacketPool, cleanup
 from forwarder.canary import Canary
 from forwarder.control import Handler, Request, RequestRefused, flow_of
 from forwarder.forwarding import Forwarding
@@ -134,6 +134,7 @@ class Node:
         return {
             "received": self._dataplane.received,
             "fates": self._dataplane.fates(),
+            "reasons": self._reasons(),
             "vips": vips,
             "backends": backends,
             "ports": [self._port_stats(index) for index in range(len(self._ports))],
@@ -143,6 +144,15 @@ class Node:
             "own": {"canaries": self._dataplane.own},
             "next_hops": self._hops.describe(),
         }
+
+    def _reasons(self) -> dict[str, dict[str, Any]]:
+        """Why packets met their fates: the reasons that occurred, told to a reader that has no list of them."""
+        told = {}
+        for reason, packets in self._dataplane.reasons().items():
+            if packets:
+                fate, text = REASONS[reason]
+                told[reason] = {"fate": fate, "kind": FATE_KINDS[fate], "packets": packets, "text": text}
+        return told
 
     def _port_stats(self, index: int) -> dict[str, Any]:
         settings, port = self._settings.ports[index], self._ports[index]

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from forwarder.state_message import StateRefused
 
 GATEWAY_MAC = bytes.fromhex("020000000001")
 PACKETS_PER_STAGE = 1024  # caches, bursts and what is on the road
+LONGEST_HOLD = 60  # seconds, more than any stage keeps a packet back
 NANOSECONDS = 10**9
+
+Trace = tuple[int, str, int | None, int | None]  # of a packet: number, reason, numbers of vip and backend
 
 
 def _capture_port(settings: Settings) -> PortSettings:
@@ -37,9 +41,9 @@ def _capture_port(settings: Settings) -> PortSettings:
 
 
 class Replay:
-    """A data plane over one memory port, stepped packet by packet."""
+    """A data plane over one memory port, stepped packet by packet; with `trace` it tells what became of each."""
 
-    def __init__(self, settings: Settings, state: dict[str, Any], workers: int) -> None:
+    def __init__(self, settings: Settings, state: dict[str, Any], workers: int, trace: bool = False) -> None:
         packets = PACKETS_PER_STAGE * (workers + 3)
         megabytes = needed_megabytes(packets, settings.connection_entries, workers, hugepages=False)
         initialize(
@@ -55,6 +59,7 @@ class Replay:
             workers=workers,
             connection_entries=settings.connection_entries,
             connection_seconds=settings.connection_seconds,
+            trace=trace,
         )
         port = _capture_port(settings)
         self._dataplane.set_port(0, port.mtu, False)
@@ -64,26 +69,56 @@ class Replay:
         self._sent = 0
         self._connections = 0
 
-    def run(self, packets: CaptureReader, out: CaptureWriter) -> None:
-        """Every packet through all stages, each at its own timestamp."""
-        for nanoseconds, frame in packets:
-            self._now = max(self._now, nanoseconds // NANOSECONDS)
-            self._port.give(frame)
-            while self._dataplane.step(self._now):
-                pass
-            while (sent := self._port.take()) is not None:
-                out.write(nanoseconds, sent)
-                self._sent += 1
+    def steps(self, packets: CaptureReader) -> Iterator[int]:
+        """Every packet through all stages, each at its own timestamp, which is yielded when nothing moves any more.
+
+        Behind the last one time goes on until no stage keeps a packet back, and there is one more step; also where
+        the capture is broken, before its CaptureError is raised.
+        """
+        nanoseconds, broken = 0, None
+        try:
+            for nanoseconds, frame in packets:
+                self._now = max(self._now, nanoseconds // NANOSECONDS)
+                self._port.give(frame)
+                self._settle()
+                yield nanoseconds
+        except CaptureError as error:
+            broken = error
         self._connections = self._dataplane.connections(self._now)
-        while self._dataplane.held:  # fragments whose first ones never came
-            self._now += 1
-            self._dataplane.step(self._now)
+        self._now = (self._now + LONGEST_HOLD) % 2**32  # the data plane's clock goes round
+        self._settle()
+        yield nanoseconds
+        if broken is not None:
+            raise broken
+
+    def _settle(self) -> None:
+        while self._dataplane.step(self._now):
+            pass
+
+    def sent(self) -> Iterator[bytes]:
+        """Frames that were sent and not asked for yet."""
+        while (frame := self._port.take()) is not None:
+            self._sent += 1
+            yield frame
+
+    @property
+    def received(self) -> int:
+        """Packets so far."""
+        return self._dataplane.received
+
+    def traces(self) -> list[Trace]:
+        """What became of packets since the last call; to be called in every step."""
+        return self._dataplane.traces()
+
+    def names(self) -> tuple[dict[int, str], dict[int, str]]:
+        """The names of vips and of backends, by the numbers in traces."""
+        return self._forwarding.names()
 
     def result(self) -> dict[str, Any]:
         """What happened, as DESIGN 9 has it."""
         vips, backends = self._forwarding.traffic()
         return {
-            "received": self._dataplane.received,
+            "received": self.received,
             "sent": self._sent,
             "fates": self._dataplane.fates(),
             "vips": {name: _packets_and_bytes(counts) for name, counts in vips.items()},
@@ -95,7 +130,9 @@ class Replay:
         """Give everything back; returns the packets that are missing from the pool."""
         self._dataplane.close()
         self._port.close()
-        return self._pool.size - self._pool.available
+        missing = self._pool.size - self._pool.available
+        self._pool.close()
+        return missing
 
 
 def _packets_and_bytes(counts: dict[str, int]) -> dict[str, int]:
@@ -113,7 +150,9 @@ def replay(settings: Settings, state: dict[str, Any], source: Path, target: Path
     out = CaptureWriter(str(target))
     run = Replay(settings, state, workers)
     try:
-        run.run(packets, out)
+        for nanoseconds in run.steps(packets):
+            for frame in run.sent():
+                out.write(nanoseconds, frame)
         result = run.result()
     except CaptureError:
         target.unlink(missing_ok=True)  # what is written of a broken capture looks whole and is not

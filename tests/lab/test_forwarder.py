@@ -121,6 +121,16 @@ def test_1000_in_are_exactly_1000_in_and_1000_out(wire: Wire, serving: Forwarder
     assert after["vips"]["www"]["packets"] == 1000 == sum(b["packets"] for b in after["backends"].values())
 
 
+def test_reasons_are_told_with_their_fates_and_in_words(wire: Wire, serving: Forwarder) -> None:
+    wire.send([flow(1), *(flow(i, dport=81) for i in range(5))])
+    wait_until(lambda: serving.fates().get("not_vip") == 5, "the packets are dropped")
+    stats = serving.ask("stats")
+    text = "the address is a vip's, but no vip has this protocol and port"
+    assert stats["reasons"]["other_port"] == {"fate": "not_vip", "kind": "dropped", "packets": 5, "text": text}
+    assert stats["reasons"]["new_flow"]["kind"] == "forwarded"
+    assert all(reason["packets"] for reason in stats["reasons"].values()), "only those that occurred"
+
+
 def test_what_a_switch_floods_for_another_mac_is_not_received(wire: Wire, serving: Forwarder) -> None:
     """Else every node behind that switch would forward it."""
     before = serving.ask("stats")["received"]

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
 from forwarder._dataplane import FATE_KINDS, Dataplane, DataplaneError, PacketPool, Port
 from forwarder.forwarding import Forwarding
@@ -48,6 +48,14 @@ def assert_transmit_law(indices: Mapping[str, int | None], size: int) -> None:
     assert i["recycled"] <= i["sent"] <= i["ready"] <= i["recycled"] + size, i
 
 
+class End(NamedTuple):
+    """What became of one packet: why, and the names of its vip and backend as far as it had them."""
+
+    reason: str
+    vip: str | None = None
+    backend: str | None = None
+
+
 class Road:
     """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors."""
 
@@ -64,6 +72,7 @@ class Road:
         connections: int = 16384,
         seconds: tuple[int, int, int, int] = (10, 7200, 10, 60),
         idle: str = "sleep",
+        trace: bool = False,
     ) -> None:
         settings = ports or [port_settings(mtu)]
         self.ring_size = ring_size
@@ -83,6 +92,7 @@ class Road:
             connection_entries=connections,
             connection_seconds=seconds,
             idle=idle,
+            trace=trace,
         )
         for index, port in enumerate(settings):
             self.dataplane.set_port(index, port.mtu, punts)
@@ -165,6 +175,14 @@ class Road:
 
     def connections(self) -> int:
         return self.dataplane.connections(self.now)
+
+    def ends(self) -> dict[int, End]:
+        """What became of packets since the last call, by their numbers, in the order in which they ended."""
+        vips, backends = self.forwarding.names()
+        return {
+            number: End(reason, None if vip is None else vips[vip], None if backend is None else backends[backend])
+            for number, reason, vip, backend in self.dataplane.traces()
+        }
 
     # -- running on lcores
 

@@ -39,6 +39,7 @@ def inner_bytes(frame: bytes) -> int:
 class Row:
     """`fate` of each frame of `send`, or of all; `out` are the frames that must leave, byte for byte.
 
+    `reason` is that of all frames, where a row states it.
     `vip` and `backend` are who must be counted for what is forwarded, and nobody else is; answers are nobody's.
     `port` is where the frames arrive, `by` is the port where they leave.
     """
@@ -51,6 +52,7 @@ class Row:
     backend: str | None = None
     port: int = 0
     by: int = 0
+    reason: str | None = None
 
     def __str__(self) -> str:
         return self.description
@@ -61,9 +63,12 @@ class Row:
     def check(self, road: Road) -> None:
         send, expected = frames(self.send), frames(self.out)
         fates_before, traffic_before = Counter(road.dataplane.fates()), _traffic(road)
+        reasons_before = Counter(road.dataplane.reasons())
         out = road.send_by_port(send, self.port)
         road.outwait_fragments()
         assert Counter(road.dataplane.fates()) - fates_before == self.expected_fates(len(send))
+        if self.reason is not None:
+            assert Counter(road.dataplane.reasons()) - reasons_before == {self.reason: len(send)}
         for port, came in enumerate(out):
             wanted = expected if port == self.by else []
             assert [frame.hex() for frame in came] == [frame.hex() for frame in wanted]

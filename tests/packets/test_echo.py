@@ -87,8 +87,8 @@ def same(description: str, to: str = VIP, **fields: object) -> Row:
     return answered(description, ping(to, **fields), pong(to, **fields))
 
 
-def refused(description: str, packet: Packet, fate: str) -> Row:
-    return Row(description, ether(packet), fate)
+def refused(description: str, packet: Packet, fate: str, reason: str | None = None) -> Row:
+    return Row(description, ether(packet), fate, reason=reason)
 
 
 LENGTHS = (0, 1, 2, 3, 7, 8, 18, 56, 57, 1000, 1001, 1452, 1471, 1472)
@@ -214,7 +214,7 @@ WRONG = [
 
 REFUSED = [
     *(
-        refused(f"from {source}", ping(src=source), "echo_suppressed")
+        refused(f"from {source}", ping(src=source), "echo_suppressed", "echo_silent")
         for source in (
             "0.0.0.0",
             "0.1.2.3",
@@ -228,17 +228,17 @@ REFUSED = [
         )
     ),
     *(
-        refused(f"from {source}", ping(VIP6, src=source), "echo_suppressed")
+        refused(f"from {source}", ping(VIP6, src=source), "echo_suppressed", "echo_silent")
         for source in ("::", "::1", "ff02::1", "ff0e::7", "ffff::", VIP6)
     ),
     refused("to a multicast group", ping("224.0.0.1"), "not_vip"),
     refused("to all", ping("255.255.255.255"), "not_vip"),
     refused("to all nodes of the link", ping("ff02::1"), "not_vip"),
     refused("to an address that is no vip's", ping(ELSEWHERE), "not_vip"),
-    refused("an echo reply is not answered", pong(src=CLIENT, dst=VIP), "not_vip"),
+    refused("an echo reply is not answered", pong(src=CLIENT, dst=VIP), "not_vip", "other_icmp"),
     refused("an IPv6 echo reply is not answered", pong(VIP6, src=CLIENT6, dst=VIP6), "not_vip"),
-    refused("a vip without backend", ping(EMPTY), "no_backend"),
-    refused("no backend comes before a bad source", ping(EMPTY, src="127.0.0.1"), "no_backend"),
+    refused("a vip without backend", ping(EMPTY), "no_backend", "echo_no_backend"),
+    refused("no backend comes before a bad source", ping(EMPTY, src="127.0.0.1"), "no_backend", "echo_no_backend"),
     refused("TTL 0", ping(ttl=0), "ttl_expired"),
     refused("IPv6 hop limit 0", ping(VIP6, hlim=0), "ttl_expired"),
     refused("TTL 0 comes before no backend", ping(EMPTY, ttl=0), "ttl_expired"),
@@ -251,11 +251,14 @@ REFUSED = [
         IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(m=1) / ICMPv6EchoRequest(data=bytes(64)),
         "fragment_unmatched",
     ),
-    refused("a loose source route", ping(options=[IPOption_LSRR(routers=[ELSEWHERE])]), "echo_suppressed"),
+    refused(
+        "a loose source route", ping(options=[IPOption_LSRR(routers=[ELSEWHERE])]), "echo_suppressed", "echo_silent"
+    ),
     refused(
         "a strict source route behind no operation and a timestamp",
         ping(options=[IPOption_NOP(), IPOption_Timestamp(), IPOption_SSRR(routers=[ELSEWHERE])]),
         "echo_suppressed",
+        "echo_silent",
     ),
     refused(
         "IPv6: a routing header",
@@ -264,10 +267,11 @@ REFUSED = [
         / IPv6ExtHdrRouting(addresses=[ELSEWHERE6])
         / ICMPv6EchoRequest(),
         "echo_suppressed",
+        "echo_silent",
     ),
-    refused("a broken header checksum", IP(src=CLIENT, dst=VIP, chksum=1) / ICMP(), "malformed"),
+    refused("a broken header checksum", IP(src=CLIENT, dst=VIP, chksum=1) / ICMP(), "malformed", "ipv4_checksum"),
     *(
-        refused(f"{n} bytes of ICMP", IP(src=CLIENT, dst=VIP, proto=1) / bytes(ICMP())[:n], "malformed")
+        refused(f"{n} bytes of ICMP", IP(src=CLIENT, dst=VIP, proto=1) / bytes(ICMP())[:n], "malformed", "icmp_cut")
         for n in range(8)
     ),
     *(
@@ -436,7 +440,7 @@ def test_a_canary_that_is_an_echo_is_never_sent(road: Road) -> None:
         road.dataplane.step(road.now)
     came = road.dataplane.collect()
     assert came is not None
-    assert (came[1], came[4]) == ("echo_reply", answer(pong()))
+    assert (came[1], came[4]) == ("echo_answered", answer(pong()))
     assert road.fates() == {}
     assert road.take() == []
 

@@ -94,6 +94,7 @@ CLOSED: dict[str, Callable[[Things], object]] = {
     "data plane publish": lambda t: t.dataplane.publish(State([], [])),
     "data plane inject": lambda t: t.dataplane.inject(bytes(60), 0),
     "data plane collect": lambda t: t.dataplane.collect(),
+    "data plane traces": lambda t: t.dataplane.traces(),
     "data plane fates": lambda t: t.dataplane.fates(),
     "data plane rings": lambda t: t.dataplane.rings(0),
     "data plane received": lambda t: t.dataplane.received,
@@ -137,6 +138,8 @@ WRONG: dict[str, Callable[[Things], object]] = {
     "no pool for a data plane": lambda t: Dataplane(None, [t.port], HASH_KEY),  # type: ignore[arg-type]
     "no state": lambda t: t.dataplane.publish(None),  # type: ignore[arg-type]
     "no frame": lambda t: t.port.give(None),  # type: ignore[arg-type]
+    "more headroom than a buffer has": lambda t: t.port.give(bytes(60), 129),
+    "less headroom than none": lambda t: t.port.give(bytes(60), -1),
     "no frame to inject": lambda t: t.dataplane.inject(None, 0),  # type: ignore[arg-type]
     "a second data plane": lambda t: Dataplane(t.pool, [t.port], HASH_KEY),
     "an egress port that is not there": lambda t: t.dataplane.set_port(1, 1500, False),

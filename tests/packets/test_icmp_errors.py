@@ -126,8 +126,8 @@ def goes(description: str, packet: Packet, to: str, vip: str, of: Packet | None 
     )
 
 
-def refused(description: str, packet: Packet, fate: str = "not_vip") -> Row:
-    return Row(description, ether(packet), fate)
+def refused(description: str, packet: Packet, fate: str = "not_vip", reason: str | None = None) -> Row:
+    return Row(description, ether(packet), fate, reason=reason)
 
 
 TYPES4 = {
@@ -316,11 +316,11 @@ QUOTES = [
             / Raw((bytes([60]) + bytes(7)) * 8 + bytes([6]) + bytes(7) + bytes(answer6_of()[TCP]))
         ),
     ),
-    refused("quoted from the client to the vip", error(tcp())),
-    refused("quoted from another source", error(answer_of(ELSEWHERE))),
+    refused("quoted from the client to the vip", error(tcp()), reason="quote_unknown"),
+    refused("quoted from another source", error(answer_of(ELSEWHERE)), reason="quote_unknown"),
     refused("quoted from another vip", error(answer_of(ANY_PORT, sport=8443))),
     refused("ICMPv6, quoted from another source", error6(answer6_of(src=ELSEWHERE6))),
-    refused("quoted from a port that is no vip's", error(answer_of(sport=81))),
+    refused("quoted from a port that is no vip's", error(answer_of(sport=81)), reason="quote_not_vip"),
     refused("quoted from the other protocol's port", error(IP(src=VIP, dst=CLIENT) / UDP(sport=80, dport=KNOWN))),
 ]
 

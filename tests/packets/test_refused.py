@@ -77,9 +77,9 @@ MTU = [
 ]
 
 NO_BACKEND = [
-    Row("SYN to a vip without backends", ether(tcp(EMPTY)), "no_backend"),
-    Row("RST to a vip without backends", ether(tcp(EMPTY, flags="R")), "no_backend"),
-    Row("no backend comes before too big", ether(of_length(1500, EMPTY)), "no_backend"),
+    Row("SYN to a vip without backends", ether(tcp(EMPTY)), "no_backend", reason="no_backend"),
+    Row("RST to a vip without backends", ether(tcp(EMPTY, flags="R")), "no_backend", reason="no_backend"),
+    Row("no backend comes before too big", ether(of_length(1500, EMPTY)), "no_backend", reason="no_backend"),
 ]
 
 

@@ -430,7 +430,7 @@ def test_a_canary_passes_every_worker_and_is_never_sent(make_road: MakeRoad, wor
     wait_until(all_came, "canaries come back")
     number = road.forwarding._backends.assign(("web1", road.forwarding.applied.message.backends["web1"]))[0]
     expected = outer(tcp(), BACKENDS["web1"])
-    assert sorted(came) == [(w, "hash_untracked", 0, number, expected) for w in range(workers)]
+    assert sorted(came) == [(w, "own_untracked", 0, number, expected) for w in range(workers)]
     assert road.dataplane.own == workers
     assert road.dataplane.received == 0
     assert road.fates() == {}
@@ -439,23 +439,23 @@ def test_a_canary_passes_every_worker_and_is_never_sent(make_road: MakeRoad, wor
 
 
 @pytest.mark.parametrize(
-    ("frame", "fate"),
+    ("frame", "reason"),
     [
         (ether(tcp(EMPTY)), "no_backend"),
-        (ether(tcp(dport=81)), "not_vip"),
-        (ether(udp("203.0.113.1")), "not_vip"),
-        (ether(tcp(ttl=0)), "ttl_expired"),
-        (ether(tcp(payload=bytes(1460))), "too_big"),
-        (bytes(ether(tcp()))[:30], "malformed"),
+        (ether(tcp(dport=81)), "other_port"),
+        (ether(udp("203.0.113.1")), "other_address"),
+        (ether(tcp(ttl=0)), "ttl_zero"),
+        (ether(tcp(payload=bytes(1460))), "too_big_silent"),
+        (bytes(ether(tcp()))[:30], "ipv4_cut"),
     ],
     ids=["no_backend", "not_vip", "not for a vip's address", "ttl_expired", "too_big", "malformed"],
 )
-def test_a_canary_tells_its_fate_and_is_not_counted(road: Road, frame: bytes, fate: str) -> None:
+def test_a_canary_tells_its_reason_and_is_not_counted(road: Road, frame: bytes, reason: str) -> None:
     road.dataplane.inject(bytes(frame), 0)
     step_twice(road)
     came = road.dataplane.collect()
     assert came is not None
-    assert (came[1], came[4]) == (fate, bytes(frame))
+    assert (came[1], came[4]) == (reason, bytes(frame))
     assert road.dataplane.collect() is None
     assert road.fates() == {}
 

@@ -66,7 +66,7 @@ def fits(description: str, packet: Packet, vip: str, backend: str) -> Row:
 
 
 def refused(description: str, packet: Packet, fate: str = "too_big") -> Row:
-    return Row(description, ether(packet), fate)
+    return Row(description, ether(packet), fate, reason="too_big_silent" if fate == "too_big" else None)
 
 
 ANSWERED = [

@@ -20,6 +20,10 @@ from typing import Any
 Json = dict[str, Any]
 
 
+def reason(fate: str, kind: str, packets: int, text: str) -> Json:
+    return {"fate": fate, "kind": kind, "packets": packets, "text": text}
+
+
 class FakeForwarder:
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
@@ -92,8 +96,13 @@ class FakeForwarder:
         port = {"device": "net_null0", "receive": ring, "transmit": sent, "missed": 0, "mac": "", "mtu": 1500}
         worker = {"entries": 64, "live": 7, "inserted": 8, "evicted": 0, "refused": 0}
         return {
-            "received": 1,
-            "fates": {"hash_new": 1, "not_vip": 0},
+            "received": 4,
+            "fates": {"hash_new": 1, "punt": 0, "malformed": 3},
+            "reasons": {
+                "new_flow": reason("hash_new", "forwarded", 1, "a new flow"),
+                "ipv4_checksum": reason("malformed", "dropped", 2, "the IPv4 header checksum is wrong"),
+                "ipv6_cut": reason("malformed", "dropped", 1, "the frame ends inside its IPv6 header"),
+            },
             "vips": {},
             "backends": {"left1": {"packets": 5, "bytes": 300, "flows": 3}},
             "ports": [port],

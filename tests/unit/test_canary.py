@@ -160,8 +160,8 @@ class FakeDataplane:
                 hashed = slot_hash(KEY, frame[26:30], frame[30:34], *ports, frame[23], affinity)
                 table = maglev.build(vip.weights, vip.table_size)
                 backend = self.state.backends[table.names[table.slots[(hashed >> 32) % table.size]]]
-                return "hash_untracked", 0, 0, encapsulated(frame, SOURCES[backend.version], backend)
-        return "not_vip", 0, 0, frame
+                return "own_untracked", 0, 0, encapsulated(frame, SOURCES[backend.version], backend)
+        return "other_address", 0, 0, frame
 
 
 def flight_over(state: dict[str, Any], gateways: str = "46", workers: int = 3) -> tuple[Canary, FakeDataplane]:
@@ -246,7 +246,7 @@ def spoilt_inner(came: Came) -> Came:
     ("spoil", "reason"),
     [
         (lost_at_two, "no canary came back from worker 2"),
-        (wrong_fate, "worker 0: fate no_neighbor, expected hash_untracked"),
+        (wrong_fate, "worker 0: fate no_neighbor (the MAC of the backend's next hop is not known), expected hash_un"),
         (wrong_backend, "worker 0: the packet for backend web"),
         (spoilt_inner, "came out wrong"),
     ],
@@ -266,7 +266,7 @@ async def test_late_canaries_of_a_round_given_up_are_not_counted_for_the_next() 
     plane.came.extend((worker, "no_neighbor", 0, 0, b"") for worker in range(3))
     assert (await bird.fly()).passed
     plane.spoil = lambda came: None
-    plane.came.extend((worker, "hash_untracked", 0, 0, b"") for worker in range(3))
+    plane.came.extend((worker, "own_untracked", 0, 0, b"") for worker in range(3))
     assert "no canary came back" in (await bird.fly()).reason
 
 

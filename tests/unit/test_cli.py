@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def test_help_lists_only_what_exists() -> None:
     commands = [line.split()[0] for line in text.split("Commands:")[1].splitlines() if line.strip()]
     assert commands == sorted(commands)
     assert set(commands) == {
-        *("check", "drain", "flush", "lab", "lookup", "reload", "replay", "run", "status", "table", "undrain"),
+        *("check", "drain", "explain", "flush", "lab", "lookup", "reload", "replay", "run", "status", "table"),
+        "undrain",
     }
     for command in commands:
         if command != "lab":
@@ -119,15 +121,37 @@ def test_drain_wants_a_backend_or_the_node() -> None:
             assert invoke(command, *arguments).exit_code == 2
 
 
-def test_replay_passes_a_bad_capture_on_as_a_failure(config: Path, tmp_path: Path) -> None:
-    result = invoke("replay", config, config, tmp_path / "out.pcap")
-    assert result.exit_code == 1
+OVER_A_CAPTURE = {"replay": ("in.pcap", "out.pcap"), "explain": ("in.pcap",)}
 
 
-def test_replay_refuses_a_bad_configuration_before_anything_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "files"), OVER_A_CAPTURE.items())
+def test_a_bad_capture_is_passed_on_as_a_failure(
+    config: Path, tmp_path: Path, command: str, files: tuple[str, ...]
+) -> None:
+    (tmp_path / "in.pcap").write_text("no capture")
+    assert invoke(command, config, *(tmp_path / name for name in files)).exit_code == 1
+
+
+@pytest.mark.parametrize(("command", "files"), OVER_A_CAPTURE.items())
+def test_a_bad_configuration_is_refused_before_anything_runs(
+    tmp_path: Path, command: str, files: tuple[str, ...]
+) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("nodes: {}")
-    assert invoke("replay", wrong, "in.pcap", tmp_path / "out.pcap").exit_code == 2
+    result = invoke(command, wrong, *files)
+    assert result.exit_code == 2
+    assert "wrong.yaml:1: nodes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("in.pcap", "more"), ("in.pcap", "--workers", "0"), ("in.pcap", "--workers", "many"), ("--nosuch",)],
+    ids=["no capture", "two captures", "no worker", "no number", "no option"],
+)
+def test_explain_wrongly_asked_says_its_usage(config: Path, arguments: tuple[str, ...]) -> None:
+    result = invoke("explain", config, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: maglev explain [OPTIONS] CONFIG IN.pcap")
 
 
 def test_a_running_node_is_told_and_shown(node: NodeProcess) -> None:
@@ -139,6 +163,10 @@ def test_a_running_node_is_told_and_shown(node: NodeProcess) -> None:
     assert "came out right" in text
     assert "left1" in text
     assert "packet pool: 511 of 512 free" in text
+    why = r"malformed +3 *\n  the IPv4 header checksum is wrong +2 *\n  the frame ends inside its IPv6 header +1 *\n"
+    assert re.search(why, text)
+    assert "a new flow" not in text, "only drops are explained"
+    assert as_json("status")["stats"]["reasons"]["ipv6_cut"]["packets"] == 1
 
     assert as_json("drain", "web1") == {"drained": ["web1"], "drain_self": False}
     assert "drained backends: web1" in ok("drain", "web1")

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake_forwarder import reason
+
+from controller import views
+
+STATS: dict[str, Any] = {
+    "received": 9,
+    "fates": {"hash_new": 1, "punt": 0, "malformed": 5, "too_big": 3},
+    "backends": {},
+    "ports": [],
+    "workers": [],
+    "pool": {"size": 512, "free": 512},
+}
+REASONS = {
+    "new_flow": reason("hash_new", "forwarded", 1, "a new flow"),
+    "ipv4_checksum": reason("malformed", "dropped", 4, "a wrong checksum"),
+    "too_big_rate": reason("too_big", "dropped", 3, "too many answers"),
+    "ipv6_cut": reason("malformed", "dropped", 1, "no whole header"),
+}
+
+
+def shown(stats: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines of the table of fates, with one space between columns."""
+    views._stats(stats)
+    lines = capsys.readouterr().out.split("ports")[0].splitlines()
+    return [("  " if line.startswith("  ") else "") + " ".join(line.split()) for line in lines]
+
+
+def test_each_fate_that_drops_is_followed_by_its_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown({**STATS, "reasons": REASONS}, capsys) == [
+        "packets received: 9",
+        "fate packets",
+        "hash_new 1",
+        "malformed 5",
+        "  a wrong checksum 4",
+        "  no whole header 1",
+        "too_big 3",
+        "  too many answers 3",
+    ]
+
+
+def test_an_earlier_forwarder_that_tells_no_reasons_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(STATS, capsys)[2:] == ["hash_new 1", "malformed 5", "too_big 3"]
