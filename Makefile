@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
-PURE := parse checksum vip_table conn_table maglev encap icmp fragment
+PURE := parse checksum vip_table conn_table maglev encap icmp fragment path_mtu
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h)
 CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer

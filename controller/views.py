@@ -127,7 +127,18 @@ def _stats(stats: Mapping[str, Any]) -> None:
     )
     workers = {f"worker {index}": counters for index, counters in enumerate(stats["workers"])}
     _table("connection tables", ("", *_CONNECTIONS), _rows(workers, _CONNECTIONS))
-    _console().print(f"packet pool: {stats['pool']['free']} of {stats['pool']['size']} free")
+    _path_mtus(stats.get("path_mtus", ()))
+    pool, pieces = stats["pool"], stats["pool"].get("pieces")  # an earlier version's forwarder has none
+    _console().print(f"packet pool: {pool['free']} of {pool['size']} free")
+    if pieces is not None:
+        sent = stats["own"]["pieces"]
+        _console().print(f"fragments: {pieces['free']} of {pieces['size']} free, {sent} sent beyond one a packet")
+
+
+def _path_mtus(learned: Iterable[Mapping[str, Any]]) -> None:
+    rows = [(way["backend"], way["address"], way["mtu"], f"{way['seconds']} s") for way in learned]
+    if rows:
+        _table("path MTUs that routers told of", ("backend", "address", "mtu", "for"), rows)
 
 
 def _fates(stats: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:

@@ -47,6 +47,11 @@ uint32_t dataplane_held(const struct dataplane *d)
 	return __atomic_load_n(&d->steering.matcher.table.held, __ATOMIC_RELAXED);
 }
 
+uint64_t dataplane_pieces(const struct dataplane *d)
+{
+	return peek(&d->muxing.pieces);
+}
+
 uint64_t dataplane_received(const struct dataplane *d)
 {
 	uint64_t received = 0, own = dataplane_own(d); // first: read late it could be higher than what is in `received`
@@ -94,6 +99,19 @@ uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip)
 	for (uint32_t i = 0; i < d->config.workers; i++)
 		flows += __atomic_load_n(&d->workers[i].table.vip_live[vip], __ATOMIC_RELAXED);
 	return flows;
+}
+
+bool dataplane_path_mtu(const struct dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds)
+{
+	const struct state *s = d->state.current; // control threads are the only writers
+	uint64_t word = __atomic_load_n(&d->path_mtus[backend], __ATOMIC_RELAXED);
+	uint32_t now = d->workers[0].now;
+
+	if (s == NULL || backend >= s->backend_count)
+		return false;
+	*mtu = path_mtu_of(word, s->backends[backend].generation, now);
+	*seconds = (uint32_t)word - now;
+	return *mtu != 0;
 }
 
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker)

@@ -66,7 +66,9 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	w->egress = d->egress;
 	w->collector = d->collector;
 	w->stats.trace = d->trace;
-	w->ip_id = (uint16_t)i;
+	w->pool = d->pool;
+	w->path_mtus = d->path_mtus;
+	w->fragment_id = w->ip_id = (uint16_t)i;
 	for (w->ip_id_step = 1; w->ip_id_step < c->workers; w->ip_id_step *= 2)
 		; // a power of two, so that the steps of different workers never meet when they come round
 	worker_tick(w, 1);
@@ -97,11 +99,12 @@ static int create_stages(struct dataplane *d, struct port **ports, uint16_t coun
 	d->own = join("own", 0, OWN_PACKETS, RING_F_SP_ENQ | RING_F_SC_DEQ);
 	d->collector = join("collector", 0, OWN_PACKETS, RING_F_SC_DEQ);
 	d->next_hops = calloc(MAX_NEXT_HOPS, sizeof(*d->next_hops));
+	d->path_mtus = calloc(CONN_MAX_BACKENDS, sizeof(*d->path_mtus));
 	d->workers = rte_zmalloc("workers", workers * sizeof(*d->workers), 64);
 	m->vips = calloc(CONN_MAX_VIPS, sizeof(*m->vips));
 	m->backends = calloc(CONN_MAX_BACKENDS, sizeof(*m->backends));
-	if (d->own == NULL || d->collector == NULL || d->next_hops == NULL || d->workers == NULL || m->vips == NULL ||
-	    m->backends == NULL)
+	if (d->own == NULL || d->collector == NULL || d->next_hops == NULL || d->path_mtus == NULL ||
+	    d->workers == NULL || m->vips == NULL || m->backends == NULL)
 		return -ENOMEM;
 	if (d->config.trace && (d->trace = trace_create(d->pool->size)) == NULL)
 		return -rte_errno;
@@ -178,6 +181,7 @@ void dataplane_delete(struct dataplane *d)
 	state_slot_free(&d->state);
 	rte_free(d->workers);
 	free(d->next_hops);
+	free(d->path_mtus);
 	free(d->muxing.vips);
 	free(d->muxing.backends);
 	free(d);

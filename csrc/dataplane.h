@@ -81,6 +81,8 @@ struct packet_pool *pool_new(const char *name, uint32_t size, int *error); // po
 void pool_delete(struct packet_pool *pool);
 uint32_t pool_size(const struct packet_pool *pool);
 uint32_t pool_available(const struct packet_pool *pool);
+uint32_t pool_missing(const struct packet_pool *pool); // buffers in somebody's hands, those of fragments included
+void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *available); // fragments that may be at once
 
 struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error); // port_delete
 struct port *port_new_memory(const char *name, uint16_t index, int *error);
@@ -97,8 +99,10 @@ void port_describe(const struct port *port, struct port_facts *facts);
 enum { MOST_HEADROOM = 128 }; // bytes before a frame in its buffer; a driver may leave less free
 
 // Memory port: give it a frame to receive (-ENOBUFS: pool or port is full), take one that was sent.
+// `tag` is what a NIC has taken off the frame that strips VLAN tags, NULL for nothing; it puts it back as it sends.
 // port_take() returns its length, 0 when there is none, or -EMSGSIZE when `room` is too small (the frame is lost).
-int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom);
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom,
+	      const uint16_t *tag);
 int port_take(struct port *port, void *frame, uint32_t room);
 
 // A data plane over `count` ports, not running. -ENOSPC: the pool cannot cover what dataplane_pool_need() says.
@@ -182,12 +186,15 @@ uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason);
 uint64_t dataplane_received(const struct dataplane *d); // from outside; packets of our own are not in it
 uint64_t dataplane_own(const struct dataplane *d);
 uint32_t dataplane_held(const struct dataplane *d); // fragments that wait for their first ones: received, no fate yet
+uint64_t dataplane_pieces(const struct dataplane *d); // fragments that were sent, each packet's last one not counted
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices);
 void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes);
 void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes);
 // Live entries in all connection tables.
 uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend);
 uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip);
+// The MTU that was learned of the way to a backend of the state in force, and for how long still; false: none is.
+bool dataplane_path_mtu(const struct dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds);
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker);
 void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters);
 uint64_t dataplane_connections(const struct dataplane *d, uint32_t now); // alive at `now`; not while running

@@ -33,6 +33,11 @@ static inline const uint8_t *encap_destination(const struct encap_template *t)
 // Of a packet that is on its extra hop: the offset of the inner packet from outer->ip, and its ethertype. 0: it is not.
 uint32_t encap_marked(const struct packet_view *outer, uint16_t *ethertype);
 
+static inline const uint8_t *encap_source(const struct encap_template *t)
+{
+	return t->header + (t->length == ENCAP_IPV4 ? 12 : 8);
+}
+
 // Write the outer headers at `outer`, which has t->length bytes, for the packet `inner`. `id` goes into the outer
 // IPv4 header when the inner packet may be fragmented, `flow_label` (20 bits) into the outer IPv6 header.
 void encap_write(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id,

@@ -16,11 +16,12 @@ enum fate_kind { FORWARDED, ANSWERED, PASSED, DROPPED };
 	X(ECHO_REPLY, echo_reply, ANSWERED)                                                                            \
 	X(TOO_BIG_REPLY, too_big_reply, ANSWERED)                                                                      \
 	X(PUNT, punt, PASSED)                               /* not for a vip: the kernel's */                          \
+	X(PATH_MTU, path_mtu, PASSED)                       /* a router's too-big to the tunnel source: learned from */ \
 	X(NOT_VIP, not_vip, DROPPED)                        /* for a vip's address but no vip, or no kernel to have it */ \
 	X(NO_BACKEND, no_backend, DROPPED)                  /* the vip has no backend that takes new flows */          \
 	X(MALFORMED, malformed, DROPPED)                    /* a header contradicts itself or the frame */             \
 	X(TTL_EXPIRED, ttl_expired, DROPPED)                /* arrived with TTL or hop limit 0 */                      \
-	X(TOO_BIG, too_big, DROPPED)                        /* larger than the egress MTU, and not answered */         \
+	X(TOO_BIG, too_big, DROPPED)                        /* larger than the egress MTU: not answered, not cut */    \
 	X(ECHO_SUPPRESSED, echo_suppressed, DROPPED)        /* an echo request that may not be answered: rate, source */ \
 	X(FRAGMENT_UNMATCHED, fragment_unmatched, DROPPED)  /* a fragment whose flow is not known */                   \
 	X(RING_FULL, ring_full, DROPPED)                    /* no worker had room */                                   \
@@ -55,6 +56,8 @@ enum fate {
 	X(too_big_answered, TOO_BIG_REPLY, "larger than the egress MTU leaves room for: the sender was told")          \
 	X(punt_not_ip, PUNT, "neither IPv4 nor IPv6: the kernel's")                                                    \
 	X(punt_address, PUNT, "not for a vip's address: the kernel's")                                                 \
+	X(path_mtu_lowered, PATH_MTU, "a too-big about a packet to a backend: its MTU is lowered for ten minutes")     \
+	X(path_mtu_kept, PATH_MTU, "a too-big about a packet to a backend, which tells nothing lower than is known")   \
 	X(not_ip, NOT_VIP, "neither IPv4 nor IPv6, and no kernel behind the port")                                     \
 	X(other_address, NOT_VIP, "not for a vip's address, and no kernel behind the port")                            \
 	X(other_port, NOT_VIP, "the address is a vip's, but no vip has this protocol and port")                        \
@@ -84,6 +87,9 @@ enum fate {
 	X(ttl_zero, TTL_EXPIRED, "arrived with TTL or hop limit 0")                                                    \
 	X(too_big_rate, TOO_BIG, "larger than the egress MTU; too many such answers in this second")                   \
 	X(too_big_silent, TOO_BIG, "larger than the egress MTU, and its sender may not be answered")                   \
+	X(too_big_outer, TOO_BIG, "with the outer headers longer than any packet can be")                              \
+	X(too_big_pieces, TOO_BIG, "larger than the egress MTU, which is too small to fragment to")                    \
+	X(too_big_buffers, TOO_BIG, "larger than the egress MTU, and all buffers for fragments are in use")            \
 	X(echo_rate, ECHO_SUPPRESSED, "too many echo replies in this second")                                          \
 	X(echo_silent, ECHO_SUPPRESSED, "an echo request whose sender may not be answered")                            \
 	X(fragment_late, FRAGMENT_UNMATCHED, "a fragment whose first fragment did not come in time")                   \
@@ -91,8 +97,8 @@ enum fate {
 	X(fragment_no_flow, FRAGMENT_UNMATCHED, "a fragment of neither TCP nor UDP belongs to no flow")                \
 	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment that came while vips or cluster changed")                \
 	X(ring_full, RING_FULL, "the rings of all workers are full")                                                   \
-	X(muxing_full, TRANSMIT_FULL, "the ring from the worker to muxing is full")                                    \
-	X(transmit_full, TRANSMIT_FULL, "the port's transmit ring is full")                                            \
+	X(muxing_full, TRANSMIT_FULL, "the ring from the worker to muxing is full, or too short for all the fragments") \
+	X(transmit_full, TRANSMIT_FULL, "the port's transmit ring is full, or was for one of the fragments")           \
 	X(no_neighbor, NO_NEIGHBOR, "the MAC of the backend's next hop is not known")                                  \
 	X(no_headroom, NO_HEADROOM, "no space in the buffer for the outer headers")
 

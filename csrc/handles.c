@@ -6,6 +6,8 @@
 #include "dataplane.h"
 #include "packet_ring.h"
 
+enum { MACS = 12, VLAN_TAG = 4 };
+
 struct packet_pool *pool_new(const char *name, uint32_t size, int *error)
 {
 	struct packet_pool *pool = calloc(1, sizeof(*pool));
@@ -32,6 +34,17 @@ uint32_t pool_size(const struct packet_pool *pool)
 uint32_t pool_available(const struct packet_pool *pool)
 {
 	return packet_pool_available(pool);
+}
+
+uint32_t pool_missing(const struct packet_pool *pool)
+{
+	return packet_pool_missing(pool);
+}
+
+void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *available)
+{
+	*size = pool->piece_headers->size;
+	*available = rte_mempool_avail_count(pool->piece_headers);
 }
 
 struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error)
@@ -101,7 +114,8 @@ static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame
 	return NULL;
 }
 
-int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom)
+int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom,
+	      const uint16_t *tag)
 {
 	struct rte_mbuf *m;
 
@@ -112,30 +126,46 @@ int port_give(struct port *port, struct packet_pool *pool, const void *frame, ui
 	m = packet_of(pool, frame, length, headroom);
 	if (m == NULL)
 		return -ENOBUFS;
+	if (tag != NULL) {
+		m->vlan_tci = *tag;
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+	}
 	if (rte_ring_sp_enqueue(port->arriving, m) == 0)
 		return 0;
 	rte_pktmbuf_free(m);
 	return -ENOBUFS;
 }
 
+// As a NIC does that puts the tag back. `frame` has room for it.
+static void put_tag_back(uint8_t *frame, uint32_t length, uint16_t tag)
+{
+	const uint8_t bytes[] = {0x81, 0x00, (uint8_t)(tag >> 8), (uint8_t)tag};
+
+	memmove(frame + MACS + sizeof(bytes), frame + MACS, length - MACS);
+	memcpy(frame + MACS, bytes, sizeof(bytes));
+}
+
 int port_take(struct port *port, void *frame, uint32_t room)
 {
 	struct rte_mbuf *m;
-	int length;
+	uint32_t length, tag;
 
 	if (port->device)
 		return -ENOTSUP;
 	if (rte_ring_sc_dequeue(port->leaving, (void **)&m) != 0)
 		return 0;
-	length = m->pkt_len <= room ? (int)m->pkt_len : -EMSGSIZE;
-	if (length > 0) {
-		const void *data = rte_pktmbuf_read(m, 0, m->pkt_len, frame);
+	length = m->pkt_len;
+	tag = m->ol_flags & RTE_MBUF_F_TX_VLAN ? VLAN_TAG : 0;
+	if (length + tag <= room) {
+		const void *data = rte_pktmbuf_read(m, 0, length, frame);
 
 		if (data != frame)
-			memcpy(frame, data, (size_t)length);
+			memcpy(frame, data, length);
+		if (tag > 0)
+			put_tag_back(frame, length, m->vlan_tci);
 	}
 	rte_pktmbuf_free(m);
-	return length;
+	return length + tag <= room ? (int)(length + tag) : -EMSGSIZE;
 }
 
 struct receive_ring *receive_ring_new(uint32_t size, int *error)

@@ -42,8 +42,7 @@ static uint16_t checksum(uint32_t sum)
 	return (uint16_t)~(sum + (sum >> 16));
 }
 
-// The ICMP message and how many of its bytes may be read.
-static const uint8_t *message(const struct packet_view *v, uint32_t *bytes)
+const uint8_t *icmp_message(const struct packet_view *v, uint32_t *bytes)
 {
 	uint32_t end = v->ip_length < v->available ? v->ip_length : v->available;
 
@@ -54,7 +53,7 @@ static const uint8_t *message(const struct packet_view *v, uint32_t *bytes)
 enum icmp_kind icmp_kind(const struct packet_view *v)
 {
 	uint32_t bytes;
-	const uint8_t *icmp = message(v, &bytes);
+	const uint8_t *icmp = icmp_message(v, &bytes);
 
 	if (bytes < ICMP_HEADER)
 		return ICMP_BROKEN;
@@ -68,6 +67,30 @@ enum icmp_kind icmp_kind(const struct packet_view *v)
 	if (icmp[0] == ECHO6)
 		return ICMP_ECHO;
 	return icmp[0] >= UNREACHABLE6 && icmp[0] <= PARAMETER6 ? ICMP_ERROR : ICMP_OTHER;
+}
+
+bool icmp_is_too_big(const struct packet_view *v)
+{
+	uint32_t bytes;
+	const uint8_t *icmp = icmp_message(v, &bytes);
+
+	if (bytes < ICMP_HEADER)
+		return false;
+	if (v->version == 4)
+		return icmp[0] == UNREACHABLE4 && icmp[1] == FRAGMENTATION_NEEDED;
+	return icmp[0] == TOO_BIG6;
+}
+
+bool icmp_checksum_ok(const struct packet_view *v)
+{
+	uint32_t bytes, length = v->ip_length - v->l4, sum = 0;
+	const uint8_t *icmp = icmp_message(v, &bytes);
+
+	if (bytes < length)
+		return false;
+	if (v->version == 6)
+		sum = sum_of(view_source(v), 32, length + IPPROTO_ICMPV6);
+	return checksum(sum_of(icmp, length, sum)) == 0;
 }
 
 // Bytes of the quoted IPv6 header and its extension headers, or 0; `protocol` is what follows them.
@@ -115,7 +138,7 @@ static const uint8_t *quoted_ports(const uint8_t *quote, uint32_t bytes, uint8_t
 bool icmp_quoted_flow(struct packet_view *v)
 {
 	uint32_t bytes;
-	const uint8_t *quote = message(v, &bytes) + ICMP_HEADER;
+	const uint8_t *quote = icmp_message(v, &bytes) + ICMP_HEADER;
 	uint8_t length = view_address_length(v), protocol;
 	uint32_t addresses = v->version == 4 ? 12 : 8;
 	const uint8_t *ports = quoted_ports(quote, bytes - ICMP_HEADER, v->version, &protocol);

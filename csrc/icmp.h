@@ -27,6 +27,15 @@ static inline bool icmp_is(const struct packet_view *v)
 
 enum icmp_kind icmp_kind(const struct packet_view *v);
 
+// The message and how many of its bytes may be read.
+const uint8_t *icmp_message(const struct packet_view *v, uint32_t *bytes);
+
+// Whether it says that a packet was too big for some link; then it has at least a whole header.
+bool icmp_is_too_big(const struct packet_view *v);
+
+// False also when not all of the message can be read.
+bool icmp_checksum_ok(const struct packet_view *v);
+
 // Make the view's flow that of the quoted packet reversed, so that an error meets the flow it is about: the quoted
 // source is who the error is sent to. 8 bytes of the quoted layer 4 are enough. Returns false when the quote cannot
 // be read, has no ports, or was not sent by the address that the error is sent to.

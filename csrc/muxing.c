@@ -7,25 +7,29 @@ enum { BURSTS_PER_TURN = 4 };
 // What must be known of a packet after the port has it.
 struct departure {
 	struct packet_note note;
-	uint32_t bytes;  // of the inner packet
 	uint64_t number; // in the trace, when there is one
 };
 
 static void count_departure(struct muxing *x, const struct departure *d)
 {
+	const struct packet_note *note = &d->note;
 	struct traffic *vip, *backend;
 
-	count(&x->stats.reasons[d->note.reason], 1);
-	if (x->stats.trace != NULL)
-		trace_end(x->stats.trace, d->number, &d->note, (enum reason)d->note.reason);
-	if (d->note.flags & (PACKET_ANSWER | PACKET_TO_NODE))
+	if (note->flags & PACKET_PIECE) {
+		count(&x->pieces, 1);
 		return;
-	vip = &x->vips[d->note.vip];
-	backend = &x->backends[d->note.backend];
+	}
+	count(&x->stats.reasons[note->reason], 1);
+	if (x->stats.trace != NULL)
+		trace_end(x->stats.trace, d->number, note, (enum reason)note->reason);
+	if (note->flags & (PACKET_ANSWER | PACKET_TO_NODE))
+		return;
+	vip = &x->vips[note->vip];
+	backend = &x->backends[note->backend];
 	count(&vip->packets, 1);
-	count(&vip->bytes, d->bytes);
+	count(&vip->bytes, note->bytes);
 	count(&backend->packets, 1);
-	count(&backend->bytes, d->bytes);
+	count(&backend->bytes, note->bytes);
 }
 
 // Send a run of packets that are not our own. Returns how many the port took.
@@ -34,10 +38,8 @@ static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **bu
 	struct departure departures[BURST];
 	uint16_t sent;
 
-	for (uint16_t i = 0; i < n; i++) {
+	for (uint16_t i = 0; i < n; i++)
 		departures[i].note = *packet_note(burst[i]);
-		departures[i].bytes = burst[i]->pkt_len - departures[i].note.inner;
-	}
 	for (uint16_t i = 0; x->stats.trace != NULL && i < n; i++)
 		departures[i].number = trace_number(burst[i]);
 	sent = port_transmit(port, burst, n);
@@ -79,15 +81,25 @@ static uint32_t push(struct muxing *x, struct transmit_ring *ring, struct port *
 	return moved;
 }
 
-static uint32_t gather(struct muxing *x, struct rte_ring *from)
+// The pieces of a packet follow each other in their worker's ring. When one finds no room the rest is of no use, so
+// the last one, which has the packet's fate, is placed only if all were.
+static bool place(struct muxing *x, uint16_t worker, struct rte_mbuf *m)
+{
+	bool placed = !x->lost[worker] && transmit_ring_put(&x->rings[m->port], m);
+
+	x->lost[worker] = !placed && (packet_note(m)->flags & PACKET_PIECE) != 0;
+	return placed;
+}
+
+static uint32_t gather(struct muxing *x, uint16_t worker)
 {
 	struct rte_mbuf *burst[BURST];
-	uint32_t n = rte_ring_sc_dequeue_burst(from, (void **)burst, BURST, NULL);
+	uint32_t n = rte_ring_sc_dequeue_burst(x->from_worker[worker], (void **)burst, BURST, NULL);
 
 	for (uint32_t i = 0; i < n; i++)
 		rte_prefetch0(burst[i]); // last written on the worker's CPU
 	for (uint32_t i = 0; i < n; i++)
-		if (!transmit_ring_put(&x->rings[burst[i]->port], burst[i]))
+		if (!place(x, worker, burst[i]))
 			packet_end(&x->stats, x->collector, burst[i], REASON_transmit_full);
 	return n;
 }
@@ -97,7 +109,7 @@ static void recycle(struct muxing *x, struct transmit_ring *ring, const struct p
 	uint64_t before = ring->recycled;
 
 	transmit_ring_recycle(ring, port);
-	count(&x->stats.released, ring->recycled - before);
+	count_released(&x->stats, ring->recycled - before);
 }
 
 uint32_t muxing_turn(struct muxing *x)
@@ -107,7 +119,7 @@ uint32_t muxing_turn(struct muxing *x)
 	for (uint16_t p = 0; p < x->port_count; p++)
 		recycle(x, &x->rings[p], x->ports[p]); // first, so that what came back makes room
 	for (uint16_t w = 0; w < x->worker_count; w++)
-		moved += gather(x, x->from_worker[w]);
+		moved += gather(x, w);
 	for (uint16_t p = 0; p < x->port_count; p++) {
 		moved += push(x, &x->rings[p], x->ports[p]);
 		recycle(x, &x->rings[p], x->ports[p]);

@@ -15,6 +15,8 @@ struct muxing {
 	uint16_t worker_count;
 	struct rte_ring *from_worker[MAX_WORKERS];
 	struct rte_ring *collector;
+	bool lost[MAX_WORKERS];   // a piece of the packet that this worker's ring is in the middle of found no room
+	uint64_t pieces;          // that the ports took, each packet's last one not counted
 	struct traffic *vips;     // [CONN_MAX_VIPS], by stable index
 	struct traffic *backends; // [CONN_MAX_BACKENDS], by stable index
 };

@@ -17,6 +17,11 @@ enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32 };
 // Pools below the second size have no caches: they are for tests and prompts.
 enum { POOL_CACHE = 256, POOL_WITH_CACHE = 4 * POOL_CACHE };
 
+// There are buffers for a quarter as many pieces (pieces.h) as there are packets: a piece on the road takes receive
+// credit as a packet does, and a flood of packets to be cut must not take all of it. Two references to a piece, since
+// the bytes of one seldom lie in more than two buffers.
+enum { PACKETS_PER_PIECE = 4, REFERENCES_PER_PIECE = 2 };
+
 enum packet_flags {
 	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart
 	PACKET_SPILLED = 2, // its worker was full: another worker has it and must not track its flow
@@ -24,6 +29,7 @@ enum packet_flags {
 	PACKET_MATCHED = 8, // a later fragment whose flow is known: the note says which
 	PACKET_TO_NODE = 16, // a fragment for another node of the cluster: no vip's or backend's traffic
 	PACKET_UNWRAPPED = 32, // a fragment from another node of the cluster: never sent on once more
+	PACKET_PIECE = 64,     // of a packet that was cut, not the last one: no fate of its own, counted apart
 };
 
 // Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.
@@ -41,10 +47,10 @@ struct packet_note {
 			uint16_t destination_port;
 		};
 	};
-	uint8_t inner; // offset of the inner packet in the frame, valid for forwarded packets
 	union {
+		uint16_t bytes;   // of the inner packet, valid for forwarded packets
 		uint8_t worker;   // PACKET_OWN: the worker it must pass
-		uint8_t protocol; // PACKET_MATCHED: of the flow
+		uint8_t protocol; // PACKET_MATCHED: of the flow, until its worker has read it
 	};
 };
 static_assert(sizeof(struct packet_note) == sizeof(((struct rte_mbuf *)0)->hash), "the note fills the hash field");
@@ -76,6 +82,8 @@ struct packet_pool {
 	struct rte_mempool *mempool;
 	uint32_t size;
 	uint32_t cache; // packets an lcore may keep to itself
+	struct rte_mempool *piece_headers;    // a buffer for the headers of each piece
+	struct rte_mempool *piece_references; // to the bytes of the packet that was cut, one per buffer that they are in
 };
 
 // `size` packets of 2 KB on the socket of the caller. Returns 0 or a negative errno.
@@ -87,5 +95,8 @@ void packet_ring_drain(struct rte_ring *ring);
 
 // Packets that are in nobody's hands. Counts across all caches: for control threads, not for the road.
 uint32_t packet_pool_available(const struct packet_pool *pool);
+
+// Buffers that are in somebody's hands, those of pieces included; likewise.
+uint32_t packet_pool_missing(const struct packet_pool *pool);
 
 #endif

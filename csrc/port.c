@@ -42,6 +42,7 @@ static int configure(struct port *port, struct packet_pool *pool)
 	if ((rc = rte_eth_dev_info_get(port->id, &info)) < 0)
 		return rc;
 	port->copies = driver_copies(info.driver_name);
+	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS; // large packets, and pieces
 	if ((rc = rte_eth_dev_configure(port->id, 1, 1, &conf)) < 0 ||
 	    (rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit)) < 0 ||
 	    (rc = rte_eth_rx_queue_setup(port->id, 0, receive, (unsigned int)socket, NULL, pool->mempool)) < 0 ||

@@ -21,6 +21,7 @@ struct dataplane {
 	void *tables[MAX_WORKERS];
 	struct state_slot state;
 	struct next_hop *next_hops; // [MAX_NEXT_HOPS]
+	uint64_t *path_mtus;        // [CONN_MAX_BACKENDS], written by workers (path_mtu.h)
 	struct egress egress[MAX_PORTS];
 	struct rte_ring *own;       // control thread -> steering
 	struct rte_ring *collector; // any stage -> control thread

@@ -65,6 +65,47 @@ static int build_backends(struct state *s, const struct backend_spec *specs, uin
 	return 0;
 }
 
+static int compare_addresses(const void *a, const void *b)
+{
+	return memcmp(a, b, offsetof(struct backend_address, index));
+}
+
+static int build_addresses(struct state *s, const struct backend_spec *specs, uint32_t count)
+{
+	s->addresses = calloc(count + 1u, sizeof(*s->addresses));
+	if (s->addresses == NULL)
+		return -ENOMEM;
+	s->address_count = count;
+	for (uint32_t i = 0; i < count; i++) {
+		struct backend_address *a = &s->addresses[i];
+
+		a->length = specs[i].address_length;
+		a->index = specs[i].index;
+		memcpy(a->address, specs[i].address, a->length);
+	}
+	qsort(s->addresses, count, sizeof(*s->addresses), compare_addresses);
+	return 0;
+}
+
+uint32_t state_backends_at(const struct state *s, const uint8_t *address, uint8_t length,
+			   const struct backend_address **first)
+{
+	struct backend_address wanted = {.length = length};
+	const struct backend_address *found, *end = s->addresses + s->address_count;
+	uint32_t count = 0;
+
+	memcpy(wanted.address, address, length);
+	found = bsearch(&wanted, s->addresses, s->address_count, sizeof(wanted), compare_addresses);
+	if (found == NULL)
+		return 0;
+	while (found > s->addresses && compare_addresses(found - 1, &wanted) == 0)
+		found--;
+	while (found + count < end && compare_addresses(found + count, &wanted) == 0)
+		count++;
+	*first = found;
+	return count;
+}
+
 static int build_vip(struct state *s, uint32_t position, const struct vip_spec *spec, uint32_t words)
 {
 	struct vip *vip = &s->vips[position];
@@ -107,6 +148,8 @@ struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const
 	if (s == NULL)
 		return NULL;
 	*error = build_backends(s, backends, backend_count);
+	if (*error == 0)
+		*error = build_addresses(s, backends, backend_count);
 	words = s->backend_count / 64 + 1;
 	if (*error == 0)
 		*error = build_cluster(&s->cluster, cluster);
@@ -134,6 +177,7 @@ void state_free(struct state *s)
 	vip_table_free(&s->vip_table);
 	free(s->vips);
 	free(s->backends);
+	free(s->addresses);
 	free(s->usable);
 	free(s->cluster.nodes);
 	free(s);

@@ -41,12 +41,21 @@ struct cluster {
 	const uint16_t *slots;
 };
 
+// Whose a backend address is, for errors that quote a packet to it.
+struct backend_address {
+	uint8_t address[16]; // IPv4 in the first four bytes, zeros behind
+	uint8_t length;
+	uint16_t index;
+};
+
 struct state {
 	struct vip_table vip_table;
 	struct vip *vips;
 	uint32_t vip_count;
 	struct backend *backends; // [backend_count], by stable index
 	uint32_t backend_count;
+	struct backend_address *addresses; // [address_count], sorted
+	uint32_t address_count;
 	uint64_t *usable; // backing memory of all vips' bits
 	struct cluster cluster;
 };
@@ -56,6 +65,10 @@ static inline bool vip_may_use(const struct vip *vip, const struct state *s, uin
 	return backend < s->backend_count && (vip->usable[backend / 64] >> (backend % 64) & 1) != 0 &&
 	       s->backends[backend].generation == generation;
 }
+
+// The backends of an address; they stand together from *first on. Returns how many.
+uint32_t state_backends_at(const struct state *s, const uint8_t *address, uint8_t length,
+			   const struct backend_address **first);
 
 // The pointer that workers follow.
 struct state_slot {

@@ -58,13 +58,15 @@ void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum reason 
 
 void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum reason reason)
 {
-	count(&stats->released, 1);
+	count_released(stats, 1);
 	if (packet_note(m)->flags & PACKET_OWN) {
 		packet_collect(collector, m, reason);
 		return;
 	}
-	count(&stats->reasons[reason], 1);
-	if (stats->trace != NULL)
-		trace_end(stats->trace, trace_number(m), packet_note(m), reason);
+	if ((packet_note(m)->flags & PACKET_PIECE) == 0) {
+		count(&stats->reasons[reason], 1);
+		if (stats->trace != NULL)
+			trace_end(stats->trace, trace_number(m), packet_note(m), reason);
+	}
 	rte_pktmbuf_free(m);
 }

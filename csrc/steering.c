@@ -11,7 +11,9 @@ static uint64_t unused_packets(const struct steering *s)
 
 	// Counters of the freeing stages first: read late they could only be higher than what `taken` knows of.
 	for (uint16_t i = 0; i < s->freeing_count; i++)
-		released += peek(&s->freeing[i]->released);
+		released += __atomic_load_n(&s->freeing[i]->released, __ATOMIC_ACQUIRE); // pairs with count_released()
+	for (uint16_t i = 0; i < s->freeing_count; i++)
+		taken += peek(&s->freeing[i]->made);
 	for (uint16_t i = 0; i < s->port_count; i++)
 		taken += s->rings[i].reserved;
 	taken -= released;

@@ -25,7 +25,7 @@ struct steering {
 	uint64_t numbered;                        // packets that the trace has numbers for
 	uint64_t seed;                            // of the steering hash
 	uint64_t capacity;                        // packets of the pool that may be on the road at once
-	const struct stage_stats *freeing[MAX_WORKERS + 2]; // whose `released` counters bring credit back
+	const struct stage_stats *freeing[MAX_WORKERS + 2]; // whose `released` brings credit back, and `made` takes it
 	uint16_t freeing_count;
 };
 

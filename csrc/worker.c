@@ -7,7 +7,9 @@
 #include "answer.h"
 #include "checksum.h"
 #include "icmp.h"
+#include "learn.h"
 #include "parse.h"
+#include "pieces.h"
 
 enum {
 	ANSWERS_PER_SECOND = 1000, // of each kind
@@ -15,6 +17,7 @@ enum {
 	FLUSH_PER_TURN = 256, // buckets, likewise
 	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
 	LONGEST_TIMER = 86400, // seconds
+	IPV6_LEAST_MTU = 1280, // of every link, so nobody makes smaller packets of larger ones
 };
 
 // A packet between two passes.
@@ -23,6 +26,7 @@ struct job {
 	const struct vip *vip; // NULL: to another node of the cluster
 	uint64_t hash;
 	const struct backend *to;
+	uint16_t piece_mtu; // longer than the way takes: cut into pieces of so many bytes; 0 = goes whole
 };
 
 // Take a packet off the road here, unless it is among the answers: then muxing counts it.
@@ -41,8 +45,13 @@ static bool is_vip_address(const struct state *s, const struct packet_view *v)
 static enum reason without_vip(const struct worker *w, const struct state *s, const struct rte_mbuf *m,
 			       const struct packet_view *v, enum reason reason)
 {
+	enum reason learned;
+
 	if (is_vip_address(s, v))
 		return reason;
+	learned = learn_path_mtu(w, s, v);
+	if (learned != GO_ON)
+		return learned;
 	return w->egress[m->port].punts ? REASON_punt_address : REASON_other_address;
 }
 
@@ -277,6 +286,7 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 		if (!to_node)
 			jobs[i].to = &s->backends[note->backend];
 		rte_prefetch0(jobs[i].to);
+		way_prefetch(w, note->backend, jobs[i].view.ip_length);
 		if (kept != i) {
 			jobs[kept] = jobs[i];
 			burst[kept] = burst[i];
@@ -286,29 +296,46 @@ static uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_
 	return kept;
 }
 
-// Without DF the sender asked us to fragment; an error is never answered by another; a canary has no sender.
-static bool may_answer_too_big(const struct rte_mbuf *m, const struct packet_view *v)
+// Longer than the way takes: with DF the sender is told, without the outer packet is cut (GO_ON). Nobody is told less
+// than what IPv6 must carry, so an IPv6 packet of no more is cut too (RFC 2473 7.1, RFC 4213 3.2). An error is never
+// answered by another; a canary has no sender.
+static enum reason too_long(struct worker *w, struct rte_mbuf *m, struct packet_view *v, uint16_t outer, uint16_t mtu)
 {
-	const struct packet_note *note = (const struct packet_note *)&m->hash;
+	uint32_t least = v->version == 4 ? 0 : IPV6_LEAST_MTU, fits = mtu - outer;
+	uint32_t payload = v->ip_length + (outer == ENCAP_IPV4 ? ENCAP_IPV4 : ENCAP_IPV6 - 40);
 
-	return v->dont_fragment && !icmp_is(v) && !is_later_fragment(v) && (note->flags & PACKET_OWN) == 0;
+	if (packet_note(m)->flags & PACKET_OWN)
+		return REASON_too_big_silent;
+	if (v->ip_length <= least)
+		v->dont_fragment = false;
+	if (!v->dont_fragment)
+		return payload <= UINT16_MAX ? GO_ON : REASON_too_big_outer; // what the length field can say
+	if (icmp_is(v) || is_later_fragment(v))
+		return REASON_too_big_silent;
+	return answer_too_big(w, m, v, fits > least ? fits : least);
 }
 
-static enum reason encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
+static enum reason encapsulate(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
-	const struct packet_view *v = &job->view;
+	struct packet_view *v = &job->view;
 	struct packet_note *note = packet_note(m);
 	const struct backend *backend = job->to;
 	uint64_t hop = __atomic_load_n(&w->next_hops[backend->next_hop].word, __ATOMIC_RELAXED);
 	const struct egress *egress = &w->egress[hop >> 48 & (MAX_PORTS - 1)];
 	uint16_t outer = backend->outer.length;
 	uint16_t tags = v->l3 - RTE_ETHER_HDR_LEN;
+	uint32_t mtu = way_mtu(w, backend, note->backend, egress, v->ip_length + outer);
 	uint8_t *frame;
 
 	if (hop >> 63 == 0)
 		return REASON_no_neighbor;
-	if (v->ip_length + outer > egress->mtu)
-		return may_answer_too_big(m, v) ? answer_too_big(w, m, v, egress->mtu - outer) : REASON_too_big_silent;
+	job->piece_mtu = v->ip_length + outer > mtu ? (uint16_t)mtu : 0;
+	if (job->piece_mtu != 0) {
+		enum reason reason = too_long(w, m, v, outer, job->piece_mtu);
+
+		if (reason != GO_ON)
+			return reason;
+	}
 	packet_cut(m, v->l3 + v->ip_length); // Ethernet padding is not the packet's
 	frame = (uint8_t *)rte_pktmbuf_prepend(m, outer);
 	if (frame == NULL)
@@ -323,13 +350,22 @@ static enum reason encapsulate(struct worker *w, const struct state *s, struct r
 		m->ol_flags |= RTE_MBUF_F_TX_VLAN; // the driver took the tag off, and puts it back
 	encap_write(&backend->outer, frame + v->l3, v, w->ip_id, job->hash & 0xfffff);
 	w->ip_id = (uint16_t)(w->ip_id + (v->dont_fragment ? 0 : w->ip_id_step));
-	note->inner = (uint8_t)(v->l3 + outer);
+	if ((note->flags & PACKET_OWN) == 0)
+		note->bytes = (uint16_t)v->ip_length;
 	m->port = hop >> 48 & (MAX_PORTS - 1);
 	return GO_ON;
 }
 
-// Outer headers into the headroom.
-static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, const struct job *jobs,
+static void pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
+{
+	unsigned int sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
+
+	for (; sent < n; sent++)
+		packet_end(&w->stats, w->collector, packets[sent], REASON_muxing_full);
+}
+
+// Outer headers into the headroom. What is cut goes on from here, behind what came before it.
+static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs,
 			   uint16_t n)
 {
 	uint16_t kept = 0;
@@ -337,9 +373,16 @@ static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_m
 	for (uint16_t i = 0; i < n; i++) {
 		enum reason reason = encapsulate(w, s, burst[i], &jobs[i]);
 
-		if (reason == GO_ON)
+		if (reason == GO_ON && jobs[i].piece_mtu == 0) {
 			burst[kept++] = burst[i];
-		else
+			continue;
+		}
+		if (reason == GO_ON) {
+			pass_on(w, burst, kept);
+			kept = 0;
+			reason = pieces_pass_on(w, burst[i], jobs[i].view.l3, jobs[i].piece_mtu);
+		}
+		if (reason != GO_ON)
 			end(w, burst[i], reason);
 	}
 	return kept;
@@ -365,14 +408,6 @@ void worker_tick(struct worker *w, uint32_t now)
 	w->echoes_left = ANSWERS_PER_SECOND;
 	w->errors_left = ANSWERS_PER_SECOND;
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
-}
-
-static void pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
-{
-	unsigned int sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
-
-	for (; sent < n; sent++)
-		packet_end(&w->stats, w->collector, packets[sent], REASON_muxing_full);
 }
 
 uint32_t worker_turn(struct worker *w)

@@ -6,6 +6,7 @@
 #include "conn_table.h"
 #include "flow.h"
 #include "packet_pool.h"
+#include "path_mtu.h"
 #include "state.h"
 #include "stats.h"
 
@@ -31,6 +32,8 @@ struct worker {
 	const struct state_slot *state;
 	const struct next_hop *next_hops;
 	const struct egress *egress; // [MAX_PORTS]
+	const struct packet_pool *pool;
+	uint64_t *path_mtus;         // [CONN_MAX_BACKENDS], by stable index; all workers' (path_mtu.h)
 	struct rte_ring *in;         // from steering
 	struct rte_ring *out;        // to muxing
 	struct rte_ring *collector;
@@ -38,6 +41,7 @@ struct worker {
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
 	uint16_t ip_id;              // next outer IPv4 id; workers count in steps, so that no two use the same one
 	uint16_t ip_id_step;
+	uint32_t fragment_id;        // next outer IPv6 fragment id, likewise
 	uint32_t echoes_left;        // of this second; apart from the errors, so that a flood of pings stops no error
 	uint32_t errors_left;
 	uint16_t answer_count;

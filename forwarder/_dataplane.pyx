@@ -131,6 +131,18 @@ cdef class PacketPool:
         """Packets in nobody's hands."""
         return c.pool_available(self.get())
 
+    @property
+    def missing(self):
+        """Buffers in somebody's hands, those of fragments included."""
+        return c.pool_missing(self.get())
+
+    @property
+    def pieces(self):
+        """Fragments that there may be at once, and how many more now: {"size", "free"}."""
+        cdef uint32_t size, available
+        c.pool_pieces(self.get(), &size, &available)
+        return {"size": size, "free": available}
+
     def close(self):
         """Free the pool. Raises DataplaneError (EBUSY) while a port or a data plane uses it."""
         check_unused("a packet pool in use", self.users)
@@ -225,12 +237,16 @@ cdef class Port:
         self.get()
         return self.facts().missed
 
-    def give(self, bytes frame, uint16_t headroom=c.MOST_HEADROOM):
+    def give(self, bytes frame, uint16_t headroom=c.MOST_HEADROOM, stripped=None):
         """Memory port: let `frame` arrive, with so many bytes free before it, as a driver would leave them.
 
+        `stripped`: 16 bits of a VLAN tag that a NIC has taken off the frame, and puts back on what is sent with it.
         Raises DataplaneError (ENOBUFS) when pool or port is full.
         """
-        check(c.port_give(self.get(), self.pool.get(), <const char *>frame, len(frame), headroom), "give a frame")
+        cdef uint16_t tag = stripped or 0
+        cdef const uint16_t *tagged = NULL if stripped is None else &tag
+        check(c.port_give(self.get(), self.pool.get(), <const char *>frame, len(frame), headroom, tagged),
+              "give a frame")
 
     def take(self):
         """Memory port: the next frame that was sent, or None."""
@@ -602,6 +618,11 @@ cdef class Dataplane:
         """Fragments that wait for their first ones; they were received and have no fate yet."""
         return c.dataplane_held(self.get())
 
+    @property
+    def pieces(self):
+        """Fragments that were sent, each packet's last one not counted: frames beyond one a packet."""
+        return c.dataplane_pieces(self.get())
+
     def fates(self):
         """{fate: packets}, every fate."""
         cdef dict fates = dict.fromkeys(FATES, 0)
@@ -641,6 +662,14 @@ cdef class Dataplane:
     def backend_flows(self, uint16_t backend):
         """Entries of all connection tables that point to the backend with this index."""
         return c.dataplane_backend_flows(self.get(), backend)
+
+    def path_mtu(self, uint16_t backend):
+        """What was learned of the way to the backend with this index: (MTU, seconds left), or None."""
+        cdef uint16_t mtu
+        cdef uint32_t seconds
+        if not c.dataplane_path_mtu(self.get(), backend, &mtu, &seconds):
+            return None
+        return mtu, seconds
 
     def vip_flows(self, uint16_t vip):
         """Entries of all connection tables that belong to the vip with this id."""

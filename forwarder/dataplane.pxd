@@ -140,12 +140,15 @@ cdef extern from "dataplane.h" nogil:
     void pool_delete(packet_pool *pool)
     uint32_t pool_size(const packet_pool *pool)
     uint32_t pool_available(const packet_pool *pool)
+    uint32_t pool_missing(const packet_pool *pool)
+    void pool_pieces(const packet_pool *pool, uint32_t *size, uint32_t *available)
 
     port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, int *error)
     port *port_new_memory(const char *name, uint16_t index, int *error)
     void port_delete(port *p)
     void port_describe(const port *p, port_facts *facts)
-    int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom)
+    int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom,
+                  const uint16_t *tag)
     int port_take(port *p, void *frame, uint32_t room)
 
     dataplane *dataplane_new(const dataplane_config *config, packet_pool *pool, port **ports, uint16_t count,
@@ -172,11 +175,13 @@ cdef extern from "dataplane.h" nogil:
     uint64_t dataplane_received(const dataplane *d)
     uint64_t dataplane_own(const dataplane *d)
     uint32_t dataplane_held(const dataplane *d)
+    uint64_t dataplane_pieces(const dataplane *d)
     void dataplane_rings(const dataplane *d, uint16_t index, ring_indices *indices)
     void dataplane_vip_traffic(const dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
     void dataplane_backend_traffic(const dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
     uint64_t dataplane_backend_flows(const dataplane *d, uint16_t backend)
     uint64_t dataplane_vip_flows(const dataplane *d, uint16_t vip)
+    bool dataplane_path_mtu(const dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds)
     uint64_t dataplane_turns(const dataplane *d, stage_kind stage, uint32_t worker)
     void dataplane_worker(const dataplane *d, uint32_t worker, worker_counters *counters)
     uint64_t dataplane_connections(const dataplane *d, uint32_t now)

@@ -10,14 +10,18 @@ from forwarder.settings import Refused, Settings
 
 MEGABYTE = 1 << 20
 PACKET_BYTES = 2432  # one 2 KB buffer with headroom and its header, as DPDK lays it out
+PIECE_BYTES = 768  # a fragment's headers and two references to the packet that was cut
+PACKETS_PER_PIECE = 4  # as csrc/packet_pool.h has it
 PAGE_BYTES = 4096  # in ordinary memory a packet never crosses a page, so it takes one
 MEMINFO = Path("/proc/meminfo")
 
 
 def needed_megabytes(packet_pool: int, connection_entries: int, workers: int, hugepages: bool) -> int:
-    """Memory that DPDK must have: packets, connection tables (12.8 bytes an entry), and room for the rest."""
+    """Memory that DPDK must have: packets, pieces, connection tables (12.8 bytes an entry), and room for the rest."""
+    packets = packet_pool * (PACKET_BYTES if hugepages else PAGE_BYTES)
+    pieces = packet_pool // PACKETS_PER_PIECE * PIECE_BYTES
     tables = workers * (connection_entries * 13 + 400_000)
-    return (packet_pool * (PACKET_BYTES if hugepages else PAGE_BYTES) + tables) * 5 // 4 // MEGABYTE + 16
+    return (packets + pieces + tables) * 5 // 4 // MEGABYTE + 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,16 @@ class Forwarding:
             backends.setdefault(name, Counter()).update(traffic)
         return vips, {name: dict(traffic) for name, traffic in backends.items()}
 
+    def path_mtus(self) -> list[dict[str, Any]]:
+        """What was learned of the ways to backends: {"backend", "address", "mtu", "seconds"} each."""
+        found = []
+        for (name, address), number in self._backends.items():
+            learned = self._dataplane.path_mtu(number)
+            if learned is not None:
+                mtu, seconds = learned
+                found.append({"backend": name, "address": str(address), "mtu": mtu, "seconds": seconds})
+        return found
+
     def table(self, vip: VipMessage) -> Table:
         """The Maglev table of a vip."""
         return self._tables.build(vip.weights, vip.table_size)

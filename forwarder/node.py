@@ -88,7 +88,7 @@ class Node:
         self._dataplane.close()
         for port in self._ports:
             port.close()
-        missing = self._pool.size - self._pool.available
+        missing = self._pool.missing
         if missing:
             log.error("packets did not return to the pool", missing=missing)
         self._pool.close()
@@ -139,10 +139,11 @@ class Node:
             "backends": backends,
             "ports": [self._port_stats(index) for index in range(len(self._ports))],
             "held": self._dataplane.held,
-            "pool": {"size": self._pool.size, "free": self._pool.available},
+            "pool": {"size": self._pool.size, "free": self._pool.available, "pieces": self._pool.pieces},
             "workers": [self._dataplane.worker(i) for i in range(len(self._settings.worker_cpus))],
-            "own": {"canaries": self._dataplane.own},
+            "own": {"canaries": self._dataplane.own, "pieces": self._dataplane.pieces},
             "next_hops": self._hops.describe(),
+            "path_mtus": self._forwarding.path_mtus(),
         }
 
     def _reasons(self) -> dict[str, dict[str, Any]]:

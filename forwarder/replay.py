@@ -130,7 +130,7 @@ class Replay:
         """Give everything back; returns the packets that are missing from the pool."""
         self._dataplane.close()
         self._port.close()
-        missing = self._pool.size - self._pool.available
+        missing = self._pool.missing
         self._pool.close()
         return missing
 

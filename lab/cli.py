@@ -17,6 +17,7 @@ from lab import laboratory, machine, report, scenario
 from lab.laboratory import Say
 from lab.namespaces import LabError
 from lab.nodes import WORK
+from lab.topology import TUNNEL_MTU
 
 P = ParamSpec("P")
 
@@ -55,15 +56,22 @@ def lab() -> None:
 
 
 @lab.command()
+@click.option(
+    "--tunnel-mtu",
+    type=click.IntRange(1280, 9216),
+    default=TUNNEL_MTU,
+    show_default=True,
+    help="MTU of the links of nodes and backends; below 1524 a full packet does not fit the tunnel.",
+)
 @_one_sentence
-def up() -> None:
+def up(tunnel_mtu: int) -> None:
     """Build the lab and start everything in it."""
     machine.require()
     if laboratory.is_up():
         click.echo("The lab is up already.")
         return
     with _progress("lab up") as say:
-        laboratory.up(say)
+        laboratory.up(say, tunnel_mtu)
     click.echo(f"The lab is up; its logs and configurations are in {WORK}. For instance:")
     click.echo("  ip netns exec maglev-lab-client curl -s http://192.0.2.1/")
     click.echo(f"  MAGLEV_RUN_DIR={WORK}/run maglev status --node lb1")

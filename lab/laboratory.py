@@ -11,7 +11,7 @@ from typing import Final
 from lab import machine, namespaces, nodes, topology
 from lab.namespaces import SOURCE, LabError
 from lab.nodes import WORK
-from lab.topology import BACKENDS, DECAP_DEVICE, NODES, ROUTER, Host
+from lab.topology import BACKENDS, DECAP_DEVICE, NODES, ROUTER, TUNNEL_MTU, Host
 
 POOL: Final = BACKENDS[:3]  # the backends that the pool starts with; the fourth may join
 HUGEPAGES: Final = 64  # 2 MB pages per node, which takes about 40
@@ -38,7 +38,7 @@ def is_up() -> bool:
     return UP.exists() and bool(namespaces.existing())
 
 
-def up(say: Say) -> None:
+def up(say: Say, tunnel_mtu: int = TUNNEL_MTU) -> None:
     """Build the lab and start everything in it; returns once the router spreads the vip over all nodes."""
     machine.require()
     for path in (ROUTER_CONFIG, nodes.TEMPLATE):
@@ -49,7 +49,7 @@ def up(say: Say) -> None:
     say("hugepages")
     hugepages = machine.reserve_hugepages(HUGEPAGES * len(NODES), PAGES_NOTE)
     say("namespaces and links")
-    topology.build()
+    topology.build(tunnel_mtu)
     say("router and backends")
     ROUTER.start(["bird", "-f", "-c", str(ROUTER_CONFIG), "-s", str(WORK / "bird.ctl")], WORK / "router.log")
     for backend in BACKENDS:
@@ -58,7 +58,7 @@ def up(say: Say) -> None:
             _start_module(backend, "lab.decap", DECAP_DEVICE)
     say("nodes")
     for node in NODES:
-        nodes.configure(node, POOL, hugepages)
+        nodes.configure(node, POOL, hugepages, tunnel_mtu)
         nodes.start(node)
     _wait_ready()
     UP.touch()
@@ -71,7 +71,7 @@ def reset(say: Say) -> None:
         if not server_pid(backend):
             start_server(backend)
     for node in NODES:
-        nodes.configure(node, POOL, nodes.uses_hugepages(node))
+        nodes.reconfigure(node, POOL)
         if not nodes.runs(node):
             nodes.start(node)
     wait_until(lambda: all(map(nodes.runs, NODES)), PATIENCE, "every node runs")

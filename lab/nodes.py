@@ -14,7 +14,7 @@ import yaml
 
 from controller.api_client import ApiError, ask
 from lab.namespaces import SOURCE, LabError, command
-from lab.topology import DEVICE, NODES, Host
+from lab.topology import DEVICE, NODES, TUNNEL_MTU, Host
 
 WORK: Final = Path("/run/maglev-lab")  # everything the lab leaves on disk
 TEMPLATE: Final = SOURCE / "configs/lab/lb.yaml"
@@ -27,13 +27,13 @@ def config_path(node: Host) -> Path:
     return WORK / f"{node.name}.yaml"
 
 
-def configure(node: Host, pool: Sequence[Host], hugepages: bool) -> None:
+def configure(node: Host, pool: Sequence[Host], hugepages: bool, mtu: int = TUNNEL_MTU) -> None:
     """Write a node's config: the template with the node's own addresses and these backends."""
     config = yaml.safe_load(TEMPLATE.read_text())
     own, gateway = str(node.address), str(node.gateway)
     config["node"] |= {"name": node.name, "tunnel_source": {"ipv4": own}}
     config["forwarder"]["hugepages"] = hugepages
-    config["forwarder"]["ports"][0] |= {"device": DEVICE, "mtu": node.mtu}
+    config["forwarder"]["ports"][0] |= {"device": DEVICE, "mtu": mtu}
     config["bgp"] |= {"router_id": own, "next_hop": {"ipv4": own}}
     config["bgp"]["neighbors"][0]["address"] = gateway
     config["backend_pools"]["web"]["backends"] = [
@@ -42,15 +42,16 @@ def configure(node: Host, pool: Sequence[Host], hugepages: bool) -> None:
     config_path(node).write_text(yaml.safe_dump(config, sort_keys=False))
 
 
-def uses_hugepages(node: Host) -> bool:
-    """What a node's config file says about hugepages."""
-    return bool(yaml.safe_load(config_path(node).read_text())["forwarder"]["hugepages"])
+def reconfigure(node: Host, pool: Sequence[Host]) -> None:
+    """Write a node's config with other backends; what the lab came up with stays."""
+    forwarder = yaml.safe_load(config_path(node).read_text())["forwarder"]
+    configure(node, pool, bool(forwarder["hugepages"]), int(forwarder["ports"][0]["mtu"]))
 
 
 def change_pool(pool: Sequence[Host]) -> None:
     """Edit the config of every node so that the pool has these backends, and have it read anew."""
     for node in NODES:
-        configure(node, pool, uses_hugepages(node))
+        reconfigure(node, pool)
     for node in NODES:
         command("env", *(f"{k}={v}" for k, v in ENVIRONMENT.items()), *MAGLEV, "reload", "--node", node.name)
 

@@ -17,6 +17,7 @@ VIP: Final = IPv4Address("192.0.2.1")
 PORT: Final = 80
 DEVICE: Final = "eth1"  # the one interface of every host but the router
 DECAP_DEVICE: Final = "decap0"  # where the inner packets come out at a backend
+CLIENT_MTU: Final = 1500
 TUNNEL_MTU: Final = 1600  # a full inner packet of 1500 bytes and the GRE encapsulation
 
 # A backend answers from the vip, whose route points at the nodes: no reverse path filter fits.
@@ -41,7 +42,6 @@ class Host:
 
     name: str
     interface: IPv4Interface
-    mtu: int = TUNNEL_MTU
     sysctls: tuple[str, ...] = ()
 
     @property
@@ -61,7 +61,7 @@ class Host:
 
 
 ROUTER: Final = Namespace("router")
-CLIENT: Final = Host("client", IPv4Interface("198.51.100.7/24"), 1500, CLIENT_SYSCTLS)
+CLIENT: Final = Host("client", IPv4Interface("198.51.100.7/24"), CLIENT_SYSCTLS)
 # More than one, so that of thousands of connections hardly two have the same 5-tuple.
 CLIENT_ADDRESSES: Final = tuple(CLIENT.address + i for i in range(16))
 NODES: Final = tuple(
@@ -76,11 +76,12 @@ BACKENDS: Final = tuple(
 )  # fmt: skip
 
 
-def build() -> None:
-    """Create every namespace, link, address and route of the lab."""
+def build(tunnel_mtu: int = TUNNEL_MTU) -> None:
+    """Create every namespace, link, address and route of the lab; nodes and backends are on links of `tunnel_mtu`."""
     ROUTER.create(*ROUTER_SYSCTLS)
-    for host in (CLIENT, *NODES, *BACKENDS):
-        _connect(host)
+    _connect(CLIENT, CLIENT_MTU)
+    for host in (*NODES, *BACKENDS):
+        _connect(host, tunnel_mtu)
     for address in CLIENT_ADDRESSES[1:]:
         CLIENT.namespace.ip("address", "add", f"{address}/24", "dev", DEVICE)
     for backend in BACKENDS:
@@ -88,13 +89,13 @@ def build() -> None:
         backend.namespace.ip("address", "add", f"{VIP}/32", "dev", "lo")
 
 
-def _connect(host: Host) -> None:
+def _connect(host: Host, mtu: int) -> None:
     """Wire a host to the router and make that its default route."""
     host.namespace.create(*host.sysctls)
-    mtu = ("mtu", str(host.mtu))
+    size = ("mtu", str(mtu))
     host.namespace.ip(
-        "link", "add", DEVICE, *mtu, "type", "veth",
-        "peer", "name", host.name, *mtu, "netns", ROUTER.full_name,
+        "link", "add", DEVICE, *size, "type", "veth",
+        "peer", "name", host.name, *size, "netns", ROUTER.full_name,
     )  # fmt: skip
     gateway = f"{host.gateway}/{host.interface.network.prefixlen}"
     for namespace, device, address in (
@@ -116,6 +117,27 @@ def _add_decapsulation(backend: Host) -> None:
     except LabError:
         namespace.ip("tuntap", "add", DECAP_DEVICE, "mode", "tun")
     namespace.ip("link", "set", DECAP_DEVICE, "up")
+
+
+def narrow(host: Host, mtu: int | None) -> None:
+    """Let the router carry at most `mtu` bytes towards a host, and say so to who sends more; None: as built."""
+    limit = [] if mtu is None else ["mtu", str(mtu)]
+    ROUTER.ip(
+        "route", "replace", str(host.interface.network), "dev", host.name,
+        "proto", "kernel", "scope", "link", "src", str(host.gateway), *limit,
+    )  # fmt: skip
+
+
+def path_mtu(host: Host, to: IPv4Address, source: IPv4Address) -> int | None:
+    """What a host's kernel has learned of the way to an address; None: nothing."""
+    (route,) = host.namespace.show("route", "get", str(to), "from", str(source))
+    mtus = [metric["mtu"] for metric in route.get("metrics", []) if "mtu" in metric]
+    return int(mtus[0]) if mtus else None
+
+
+def forget_path_mtus(host: Host) -> None:
+    """Let a host's kernel forget what it has learned of the ways to anywhere."""
+    host.namespace.ip("route", "flush", "cache")
 
 
 def decapsulates_itself(backend: Host) -> bool:

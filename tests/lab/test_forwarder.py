@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from packets.world import BACKENDS, VIP, backend_address, flow, member, state, vip
+from packets.pieces import lengths, reassemble, sized
+from packets.world import BACKENDS, VIP, backend_address, ether, flow, member, state, vip
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.l2 import GRE
 from wire import (
     NODE,
+    NODE_ADDRESS,
     NODE_PORT,
     PEER,
     PEER_ADDRESS,
@@ -129,6 +133,29 @@ def test_reasons_are_told_with_their_fates_and_in_words(wire: Wire, serving: For
     assert stats["reasons"]["other_port"] == {"fate": "not_vip", "kind": "dropped", "packets": 5, "text": text}
     assert stats["reasons"]["new_flow"]["kind"] == "forwarded"
     assert all(reason["packets"] for reason in stats["reasons"].values()), "only those that occurred"
+
+
+def test_pieces_leave_by_a_kernel_interface_and_what_a_router_says_is_learned(wire: Wire, serving: Forwarder) -> None:
+    """The link carries 1600 bytes, so the packet of 1590 comes whole and cannot leave so."""
+    packet = sized(1590)
+    wire.send([bytes(ether(packet))])
+    pieces = list(wire.tunneled())
+    assert lengths(pieces) == [1596, 38]
+    assert reassemble(pieces)[14 + 24 :] == bytes(packet)
+    backend = backend_address(pieces[0])
+    about = IP(src=NODE_ADDRESS, dst=backend, flags="DF", proto=47) / GRE(proto=0x0800) / bytes(4)
+    report = IP(src=PEER_ADDRESS, dst=NODE_ADDRESS) / ICMP(type=3, code=4, nexthopmtu=1400) / about
+    wire.send([bytes(ether(report))])
+    wait_until(lambda: serving.fates().get("path_mtu"), "the report has a fate")
+    stats = serving.ask("stats")
+    (way,) = stats["path_mtus"]
+    assert (TWO[way["backend"]], way["address"], way["mtu"]) == (backend, backend, 1400)
+    assert 595 <= way["seconds"] <= 600
+    assert stats["own"]["pieces"] == 1
+    assert stats["backends"][way["backend"]]["bytes"] == 1590
+    assert stats["pool"]["pieces"] == {"size": 1025, "free": 1025}
+    wire.send([bytes(ether(packet))])
+    assert lengths(list(wire.tunneled())) == [1396, 238]
 
 
 def test_what_a_switch_floods_for_another_mac_is_not_received(wire: Wire, serving: Forwarder) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 
 import pytest
 
-from lab.backend import answer
+from lab.backend import Connection, answer, body_length
 from lab.counters import Counters
 from lab.decap import inner_offset
 from lab.load import LongConnection, Results
@@ -65,6 +66,70 @@ def test_backend_answers(head: bytes, status: int, keep: bool) -> None:
     assert stays is keep
     assert f"Content-Length: {len(body)}".encode() in fields
     assert (body == b"b1\n") == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "body"),
+    [
+        (b"GET /download/0 HTTP/1.1", 200, 0),
+        (b"GET /download/100000 HTTP/1.1", 200, 100000),
+        (b"GET /download/ HTTP/1.1", 404, 9),
+        (b"GET /download/-1 HTTP/1.1", 404, 9),
+        (b"POST /download/9 HTTP/1.1", 405, 9),
+        (b"GET /upload HTTP/1.1", 404, 9),
+        (b"POST /upload HTTP/1.1", 200, 3),
+    ],
+)
+def test_backend_gives_downloads_and_takes_uploads(head: bytes, status: int, body: int) -> None:
+    response, _ = answer(head, "b1")
+    fields, _, came = response.partition(b"\r\n\r\n")
+    assert int(response.split()[1]) == status
+    assert b"Backend: b1" in fields
+    assert f"Content-Length: {len(came)}".encode() in fields
+    assert len(came) == body
+
+
+@pytest.mark.parametrize(
+    ("head", "length"),
+    [
+        (b"POST /upload HTTP/1.1\r\nContent-Length: 5", 5),
+        (b"POST /upload HTTP/1.1\r\nHost: x\r\ncontent-length:20971520", 20971520),
+        (b"POST /upload HTTP/1.1\r\nContent-Length: five", 0),
+        (b"POST /upload HTTP/1.1", 0),
+        (b"POST / HTTP/1.1\r\nContent-Length: 5", 0),
+        (b"GET / HTTP/1.1\r\nContent-Length: 5", 0),
+    ],
+)
+def test_only_an_upload_has_a_body(head: bytes, length: int) -> None:
+    assert body_length(head) == length
+
+
+class Written(asyncio.Transport):
+    """What a connection has answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = b""
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.data += data
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 50, 1000])
+def test_requests_and_bodies_are_told_apart_however_they_arrive(size: int) -> None:
+    upload = b"POST /upload HTTP/1.1\r\nContent-Length: 30\r\n\r\n" + b"GET / HTTP/1.1\r\n\r\n" + bytes(12)
+    stream = b"GET / HTTP/1.1\r\n\r\n" + upload + b"GET /healthz HTTP/1.0\r\n\r\n" + b"GET / HTTP/1.1\r\n\r\n"
+    connection, transport = Connection("b1"), Written()
+    connection.connection_made(transport)
+    for at in range(0, len(stream), size):
+        if not transport.closed:
+            connection.data_received(stream[at : at + size])
+    assert transport.data.count(b"200 OK") == 3
+    assert transport.closed
 
 
 def test_counters_agree_only_when_all_do() -> None:

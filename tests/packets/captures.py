@@ -13,15 +13,18 @@ from scapy.layers.l2 import ARP
 
 from packets.world import (
     ANY_PORT,
+    BACKENDS,
     CLIENT,
     CLIENT6,
     ELSEWHERE,
     EMPTY,
     OVER4,
     OVER6,
+    TUNNEL,
     VIP,
     VIP6,
     ether,
+    outer,
     tcp,
     udp,
 )
@@ -88,6 +91,8 @@ def templates() -> list[bytes]:
         IP(src=ELSEWHERE, dst=VIP) / ICMP(type=3, code=4) / bytes(tcp(CLIENT, 80, src=VIP))[:28],
         IP(src=ELSEWHERE, dst=VIP) / ICMP(type=4) / bytes(tcp(CLIENT, 80, src=VIP))[:28],
         IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460),
+        tcp(src="127.0.0.1", payload=bytes(1437)),
+        IP(src=ELSEWHERE, dst=TUNNEL) / ICMP(type=3, code=4, nexthopmtu=1400) / outer(tcp(), BACKENDS["web1"])[14:42],
         IP(src=CLIENT, dst=VIP, version=5) / TCP(dport=80),
         IP(src=CLIENT, dst=VIP, chksum=1) / TCP(dport=80),
         IP(src=CLIENT, dst=VIP) / TCP(dport=80, dataofs=4),
@@ -102,7 +107,8 @@ def client_port(frame: bytes) -> int:
     if frame[12:14] != b"\x08\x00":
         return 54 if frame[20:21] != b"\x3a" else len(frame)
     if frame[23:24] == b"\x01":
-        return 34 + 8 + 20 + 2 if frame[34:35] == b"\x03" else len(frame)
+        about_a_flow = frame[34:35] == b"\x03" and frame[51] != 47  # and not about a packet of the tunnel
+        return 34 + 8 + 20 + 2 if about_a_flow else len(frame)
     return 34
 
 

@@ -14,7 +14,7 @@ from packets.road import Road
 Frame = Packet | bytes
 Frames = Frame | Sequence[Frame]
 
-ETHERNET, IPV4, IPV6, GRE = 14, 20, 40, 4
+ETHERNET, IPV4, IPV6, FRAGMENT, GRE = 14, 20, 40, 8, 4
 TAGS = (b"\x81\x00", b"\x88\xa8")
 
 
@@ -27,12 +27,32 @@ def frames(given: Frames | None) -> list[bytes]:
     return [bytes(frame) for frame in given]
 
 
-def inner_bytes(frame: bytes) -> int:
-    """Length of the inner packet of a frame that was sent."""
+def l3_of(frame: bytes) -> int:
+    """Where the outer IP header of a frame begins."""
     at = ETHERNET
     while frame[at - 2 : at] in TAGS:
         at += 4
-    return len(frame) - at - (IPV4 if frame[at - 2 : at] == b"\x08\x00" else IPV6) - GRE
+    return at
+
+
+def is_ipv4(frame: bytes) -> bool:
+    at = l3_of(frame)
+    return frame[at - 2 : at] == b"\x08\x00"
+
+
+def is_later_piece(frame: bytes) -> bool:
+    """Whether a frame that was sent is a fragment of an outer packet, and not the first one."""
+    at = l3_of(frame)
+    if is_ipv4(frame):
+        return int.from_bytes(frame[at + 6 : at + 8], "big") & 0x1FFF != 0
+    return frame[at + 6] == 44 and int.from_bytes(frame[at + 42 : at + 44], "big") & 0xFFF8 != 0
+
+
+def inner_bytes(frame: bytes) -> int:
+    """How many bytes of the inner packet are in a frame that was sent."""
+    at = l3_of(frame)
+    headers = IPV4 if is_ipv4(frame) else IPV6 + (FRAGMENT if frame[at + 6] == 44 else 0)
+    return len(frame) - at - headers - (0 if is_later_piece(frame) else GRE)
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,7 @@ class Row:
     """`fate` of each frame of `send`, or of all; `out` are the frames that must leave, byte for byte.
 
     `reason` is that of all frames, where a row states it.
+    A packet that is cut leaves in several frames.
     `vip` and `backend` are who must be counted for what is forwarded, and nobody else is; answers are nobody's.
     `port` is where the frames arrive, `by` is the port where they leave.
     """
@@ -64,6 +85,7 @@ class Row:
         send, expected = frames(self.send), frames(self.out)
         fates_before, traffic_before = Counter(road.dataplane.fates()), _traffic(road)
         reasons_before = Counter(road.dataplane.reasons())
+        pieces_before = road.dataplane.pieces
         out = road.send_by_port(send, self.port)
         road.outwait_fragments()
         assert Counter(road.dataplane.fates()) - fates_before == self.expected_fates(len(send))
@@ -74,7 +96,9 @@ class Row:
             assert [frame.hex() for frame in came] == [frame.hex() for frame in wanted]
         counted = _traffic(road) - traffic_before
         forwarded = sum(n for fate, n in self.expected_fates(len(send)).items() if FATE_KINDS[fate] == "forwarded")
-        assert forwarded in (0, len(expected)), "a row has answers or forwarded packets, not both"
+        pieces = sum(map(is_later_piece, expected))
+        assert forwarded in (0, len(expected) - pieces), "a row has answers or forwarded packets, not both"
+        assert road.dataplane.pieces - pieces_before == pieces
         octets = sum(inner_bytes(frame) for frame in expected) if forwarded else 0
         assert counted == self._expected_traffic(forwarded, octets)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP
+from scapy.layers.l2 import GRE
 from scapy.packet import Packet
 
 from forwarder._dataplane import FATE_KINDS, FATES, REASONS
@@ -73,6 +74,12 @@ def error(to: Packet) -> Packet:
     return IP(src=ELSEWHERE, dst=to.dst) / ICMP(type=3, code=1) / bytes(answer)[:28]
 
 
+def too_big_report() -> Packet:
+    """A router's word to the tunnel source about what the node sent to a backend."""
+    quote = IP(src="10.0.2.2", dst="10.0.3.2", proto=47) / GRE(proto=0x0800) / bytes(4)
+    return IP(src=ELSEWHERE, dst="10.0.2.2") / ICMP(type=3, code=4, nexthopmtu=1400) / quote
+
+
 # A capture that reaches every fate that a capture can reach, a millisecond between its packets.
 CAPTURE = [
     Step(tcp(), "hash_new", "new_flow", "www", "web1"),
@@ -96,6 +103,7 @@ CAPTURE = [
     Step(IP(src=CLIENT, dst=VIP, frag=9, proto=17) / bytes(64), "fragment_unmatched", "fragment_late"),
     Step(IP(src=CLIENT, dst=VIP, id=7, frag=9, proto=6) / bytes(64), "fragment", "fragment_later", "www", "web1"),
     Step(IP(src=CLIENT, dst=VIP, id=7, flags="MF") / TCP(dport=80), "fragment", "fragment_first", "www", "web1"),
+    Step(too_big_report(), "path_mtu", "path_mtu_lowered"),
     Step(tcp(flags="FA"), "conn_hit", "known_flow", "www", "web1"),
     Step(tcp(), "hash_new", "new_after_closing", "www", "web1"),
 ]

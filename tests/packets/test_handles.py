@@ -73,6 +73,8 @@ def test_every_fate_has_a_kind() -> None:
 CLOSED: dict[str, Callable[[Things], object]] = {
     "pool size": lambda t: t.pool.size,
     "pool available": lambda t: t.pool.available,
+    "pool missing": lambda t: t.pool.missing,
+    "pool pieces": lambda t: t.pool.pieces,
     "pool for a port": lambda t: Port.device("net_null5", 0, t.pool),
     "pool for a data plane": lambda t: Dataplane(t.pool, [t.port], HASH_KEY),
     "port give": lambda t: t.port.give(bytes(60)),
@@ -99,6 +101,8 @@ CLOSED: dict[str, Callable[[Things], object]] = {
     "data plane rings": lambda t: t.dataplane.rings(0),
     "data plane received": lambda t: t.dataplane.received,
     "data plane own": lambda t: t.dataplane.own,
+    "data plane pieces": lambda t: t.dataplane.pieces,
+    "data plane path MTU": lambda t: t.dataplane.path_mtu(0),
     "data plane set_port": lambda t: t.dataplane.set_port(0, 1500, False),
     "data plane set_next_hop": lambda t: t.dataplane.set_next_hop(0, 0, None),
     "data plane flush": lambda t: t.dataplane.flush(0),
@@ -140,6 +144,8 @@ WRONG: dict[str, Callable[[Things], object]] = {
     "no frame": lambda t: t.port.give(None),  # type: ignore[arg-type]
     "more headroom than a buffer has": lambda t: t.port.give(bytes(60), 129),
     "less headroom than none": lambda t: t.port.give(bytes(60), -1),
+    "a tag of 17 bits": lambda t: t.port.give(bytes(60), 65536),
+    "a path MTU of a backend out of range": lambda t: t.dataplane.path_mtu(65536),
     "no frame to inject": lambda t: t.dataplane.inject(None, 0),  # type: ignore[arg-type]
     "a second data plane": lambda t: Dataplane(t.pool, [t.port], HASH_KEY),
     "an egress port that is not there": lambda t: t.dataplane.set_port(1, 1500, False),
@@ -174,6 +180,7 @@ def test_wrong_values_are_refused(things: Things, use: Callable[[Things], object
     with pytest.raises((DataplaneError, ValueError, TypeError, IndexError, OverflowError)):
         use(things)
     assert things.pool.available == things.pool.size
+    assert things.pool.missing == 0
 
 
 WRONG_DATAPLANES: dict[str, dict[str, Any]] = {

@@ -345,7 +345,6 @@ ITSELF = [
         error(bytes(answer_of()) + bytes(1477 - 28 - 160), flags="DF"),
         "too_big",
     ),
-    refused("too big for the tunnel, without DF", error(bytes(answer_of()) + bytes(1300)), "too_big"),
     refused("ICMPv6, too big for the tunnel", error6(bytes(answer6_of()) + bytes(1300)), "too_big"),
     *(
         refused(f"ICMP type {kind} says nothing of a flow", error(answer_of(), type=kind, code=0))

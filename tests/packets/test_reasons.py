@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
-from scapy.layers.l2 import ARP
+from scapy.layers.l2 import ARP, GRE
 from scapy.packet import Packet
 
 from forwarder._dataplane import FATES, REASONS, DataplaneError
 from forwarder.next_hops import KernelView
+from packets.pieces import sized
 from packets.road import End, Road, port_settings, wait_until
 from packets.test_malformed import IPV4_TYPE, IPV6_TYPE, cut, ipv4, ipv6, patched, udp_frame
 from packets.world import (
     ANY_PORT,
+    BACKENDS,
     CLIENT,
     CLIENT6,
     ELSEWHERE,
@@ -183,6 +185,21 @@ def muxing_full(make_road: MakeRoad) -> list[End]:
     return found
 
 
+def report(mtu: int) -> Packet:
+    """A router's too-big error about a packet to a backend."""
+    quote = IP(src=TUNNEL, dst=BACKENDS["web1"], flags="DF", proto=47) / GRE(proto=0x0800) / bytes(4)
+    return IP(src=ELSEWHERE, dst=TUNNEL) / ICMP(type=3, code=4, nexthopmtu=mtu) / quote
+
+
+def too_big_buffers(make_road: MakeRoad) -> list[End]:
+    """Pieces that nobody takes from the port keep their buffers."""
+    road = traced(make_road, pool=256, ring_size=128)
+    for _ in range(12):
+        road.give([bytes(ether(sized(9000)))])
+        road.step()
+    return ends(road)
+
+
 def no_headroom(make_road: MakeRoad) -> list[End]:
     """A driver that leaves less room before a frame than the outer headers take. None of ours does."""
     road = traced(make_road)
@@ -247,6 +264,11 @@ WAYS: dict[str, Way] = {
     "ttl_zero": Way(sent(tcp(ANY_PORT, dport=443, ttl=0)), "tls"),
     "too_big_rate": Way(sent(*[bytes(ether(big()))] * (PER_SECOND + 1)), "www", "web1"),
     "too_big_silent": Way(sent(big(src=VIP)), "www", "web1"),
+    "too_big_outer": Way(sent(sized(65535)), "www", "web1"),
+    "too_big_pieces": Way(sent(sized(20000), mtu=124), "www", "web1"),
+    "too_big_buffers": Way(too_big_buffers, "www", "web1"),
+    "path_mtu_lowered": Way(sent(report(1400))),
+    "path_mtu_kept": Way(sent(report(1500))),
     "echo_rate": Way(sent(*[bytes(ether(ping()))] * (PER_SECOND + 1))),
     "echo_silent": Way(sent(ping(src=VIP))),
     "fragment_first": Way(sent(first_fragment()), "dns", "dns1"),

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from scapy.utils import PcapNgWriter
 from forwarder._dataplane import FATE_KINDS, FATES
 from packets import captures
 from packets.captures import NANOSECONDS, START, Record, mixed, pcap
+from packets.pieces import reassemble
+from packets.table import inner_bytes, is_later_piece
 from packets.world import (
     BACKENDS,
     CLIENT,
@@ -142,7 +145,7 @@ def at(seconds: float, packet: Packet | bytes) -> Record:
 
 
 def gist(record: Record) -> tuple[int, bytes, bytes]:
-    """A record without its outer id: time, outer destination, GRE and inner packet."""
+    """A record without its outer id: time, outer destination, GRE and inner packet, or as much as a piece has."""
     when, frame = record
     four = frame[12:14] == b"\x08\x00"
     return when, frame[30:34] if four else frame[38:54], frame[34:] if four else frame[54:]
@@ -190,11 +193,14 @@ def test_conservation(whole: Run) -> None:
     result = whole.result
     assert result["received"] == COUNT == sum(result["fates"].values())
     forwarded = [record for record in whole.out if is_forwarded(record)]
-    assert result["sent"] == len(whole.out) == sum(result["fates"][fate] for fate in FORWARDED + ANSWERED)
-    assert len(forwarded) == sum(result["fates"][fate] for fate in FORWARDED)
-    inner = sum(len(gist(record)[2]) - 4 for record in forwarded)
+    pieces = [record for record in forwarded if is_later_piece(record[1])]
+    packets = len(forwarded) - len(pieces)
+    assert result["sent"] == len(whole.out) == sum(map(result["fates"].get, FORWARDED + ANSWERED)) + len(pieces)
+    assert packets == sum(result["fates"][fate] for fate in FORWARDED)
+    assert len(pieces) > 100
+    inner = sum(inner_bytes(frame) for _, frame in forwarded)
     for table in (result["vips"], result["backends"]):
-        assert sum(counts["packets"] for counts in table.values()) == len(forwarded)
+        assert sum(counts["packets"] for counts in table.values()) == packets
         assert sum(counts["bytes"] for counts in table.values()) == inner
     for fate in ("ring_full", "transmit_full", "punt"):
         assert result["fates"][fate] == 0
@@ -204,6 +210,7 @@ def test_conservation(whole: Run) -> None:
         "hash_new",
         "hash_untracked",
         "icmp_error",
+        "path_mtu",
         "echo_reply",
         "too_big_reply",
         "not_vip",
@@ -219,14 +226,15 @@ def test_conservation(whole: Run) -> None:
 def test_each_packet_sent_has_the_time_and_the_bytes_of_its_cause(whole: Run, capture: list[Record]) -> None:
     cause = dict(capture)
     assert len(cause) == COUNT
-    times = [when for when, _ in whole.out]
-    assert times == sorted(times)
-    assert len(set(times)) == len(times), "one packet causes one packet"
-    for when, frame in whole.out:
-        if is_forwarded((when, frame)):
+    sent = {when: [frame for _, frame in records] for when, records in groupby(whole.out, lambda record: record[0])}
+    assert list(sent) == sorted(set(sent)), "the pieces of a packet stand together"
+    for when, frames in sent.items():
+        if is_forwarded((when, frames[0])):
+            frame = reassemble(frames) if len(frames) > 1 else frames[0]
             inner = gist((when, frame))[2][4:]
             assert cause[when][14 : 14 + len(inner)] == inner
         else:
+            (frame,) = frames
             assert answers(frame, cause[when])
 
 
@@ -256,6 +264,19 @@ def test_the_mtu_and_the_gateway_of_the_settings_are_used(replay: Replay) -> Non
     assert small.fates == {"too_big_reply": 1, "hash_new": 1}
     assert [frame[:6].hex(":") for _, frame in small.out] == ["02:00:00:00:00:99", GATEWAY_MAC], "answers go back"
     assert replay([at(0, tcp())]).out[0][1][:6].hex(":") == GATEWAY_MAC
+
+
+def test_a_learned_path_mtu_lives_by_the_clock_of_the_capture(replay: Replay) -> None:
+    big, to_be_cut = tcp(payload=bytes(1436)), tcp(payload=bytes(1436), flags="A")
+    to_be_cut.getlayer(IP).flags = 0
+    quote = outer(big, BACKENDS["web1"])[14:42]
+    report = IP(src=CLIENT, dst=TUNNEL) / ICMP(type=3, code=4, nexthopmtu=1400) / quote
+    done = replay([at(0, big), at(1, report), at(2, big), at(3, to_be_cut), at(600.9, big), at(601, big)])
+    assert done.fates == {"hash_new": 1, "path_mtu": 1, "too_big_reply": 2, "conn_hit": 2}
+    assert [len(frame) for _, frame in done.out] == [1514, 590, 14 + 1396, 14 + 20 + 104, 590, 1514]
+    assert {Ether(frame)[ICMP].nexthopmtu for _, frame in done.out if len(frame) == 590} == {1376}
+    assert done.result["sent"] == 6
+    assert done.result["backends"]["web1"] == {"packets": 3, "bytes": 3 * 1476}
 
 
 def test_weight_0_drain_and_down_take_no_new_flow(replay: Replay) -> None:

@@ -13,7 +13,6 @@ from forwarder._dataplane import FATE_KINDS, DataplaneError, State
 from packets.road import Road, assert_receive_law, assert_transmit_law, port_settings, wait_until
 from packets.world import (
     BACKENDS,
-    CLIENT,
     EMPTY,
     VIP,
     WORLD,
@@ -351,7 +350,7 @@ def test_without_credit_the_nic_side_waits_and_nothing_is_lost(make_road: MakeRo
     [
         (flow(1), "transmit_full"),
         (bytes(ether(tcp(dport=81))), "not_vip"),
-        (bytes(ether(IP(src=CLIENT, dst=VIP) / TCP(dport=80) / bytes(1460))), "too_big"),
+        (bytes(ether(IP(src="127.0.0.1", dst=VIP, flags="DF") / TCP(dport=80) / bytes(1460))), "too_big"),
         (bytes(ether(IP(src=VIP, dst=VIP) / ICMP())), "echo_suppressed"),
         (bytes(ether(tcp()))[:40], "malformed"),
     ],

@@ -107,7 +107,9 @@ class FakeForwarder:
             "backends": {"left1": {"packets": 5, "bytes": 300, "flows": 3}},
             "ports": [port],
             "workers": [worker],
-            "pool": {"size": 512, "free": 511},
+            "pool": {"size": 512, "free": 511, "pieces": {"size": 129, "free": 122}},
+            "own": {"canaries": 3, "pieces": 6},
+            "path_mtus": [{"backend": "web1", "address": "10.0.3.2", "mtu": 1400, "seconds": 599}],
         }
 
     def do_canary(self, request: Json) -> Json:
