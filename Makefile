@@ -7,14 +7,22 @@ BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
 PURE := parse checksum vip_table conn_table maglev encap icmp fragment path_mtu
-C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h)
-CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc
+FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h)
+CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc -Itests/csrc
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+# How a Python process comes to the sanitized extensions; without PYTHONSAFEPATH -m would find those of the tree.
+SANITIZED := $(CURDIR)/build/sanitized/lib
+SANITIZED_ENV = LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) \
+                ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
 
 APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev libcmocka-dev python3-dev \
        python3-venv bird2 iproute2 ethtool procps
+FUZZ_APT := clang libclang-rt-dev
 
-.PHONY: help setup build demo test lint test-c test-unit test-packets test-lab debug clean
+.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz corpus \
+        sanitized debug clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -23,18 +31,22 @@ help: ## what there is to make
 demo: build ## the whole load balancer in network namespaces: real TCP, failures, figures
 	@$(BIN)/maglev lab run
 
-test: lint test-c test-unit test-packets test-lab ## everything that can be checked
+test: lint test-c test-unit test-packets test-sanitized test-lab ## everything that can be checked
 
 lint: build ## ruff, mypy --strict, compiler warnings as errors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-c: $(STAMPS)/apt ## the pure C files by themselves, plain and with ASan and UBSan
-	@$(MAKE) --no-print-directory $(CTESTS:%=build/ctest/plain/%) $(CTESTS:%=build/ctest/sanitized/%)
+test-c: $(STAMPS)/apt ## the pure C files by themselves, plain and with ASan and UBSan, and the fuzz corpus
+	@$(MAKE) -s $(CTESTS:%=build/ctest/plain/%) $(CTESTS:%=build/ctest/sanitized/%) \
+		$(FUZZ:%=build/ctest/corpus/%)
 	@for kind in plain sanitized; do for t in $(CTESTS); do \
 		log=build/ctest/$$kind/$$t.log; build/ctest/$$kind/$$t > $$log 2>&1 || { cat $$log; exit 1; }; \
 		echo "$$kind $$t: $$(grep -c 'OK ]' $$log) tests passed"; done; done
+	@for t in $(FUZZ); do log=build/ctest/corpus/$$t.log; \
+		build/ctest/corpus/$$t tests/fuzz/corpus/$$t/* > $$log 2>&1 || { cat $$log; exit 1; }; \
+		echo "corpus $$t: $$(tail -n 1 $$log) passed"; done
 
 build/ctest/plain/%: tests/csrc/%.c $(C_FILES)
 	@mkdir -p $(@D)
@@ -44,27 +56,79 @@ build/ctest/sanitized/%: tests/csrc/%.c $(C_FILES)
 	@mkdir -p $(@D)
 	@$(CC) $(CHECK_FLAGS) $(SANITIZE) -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
 
-test-unit: build ## Python units
-	$(BIN)/pytest -q tests/unit
+build/ctest/corpus/%: tests/fuzz/fuzz_%.c $(C_FILES)
+	@mkdir -p $(@D)
+	@$(CC) $(CHECK_FLAGS) $(SANITIZE) -o $@ $< tests/fuzz/replay.c $(PURE:%=csrc/%.c)
+
+test-unit: build ## Python units, and control messages of the fuzz corpus
+	$(BIN)/pytest -q tests/unit tests/fuzz
 
 test-packets: build ## packet tables through the real stages, in memory
 	$(BIN)/pytest -q tests/packets
 
+test-sanitized: sanitized ## packet tables and hashes with ASan and UBSan, buffers poisoned around the packets
+	@$(SANITIZED_ENV) MAGLEV_SANITIZE=1 $(BIN)/pytest -q --capture=sys -o pythonpath=$(SANITIZED) tests/packets \
+		tests/unit/test_hashing.py 2> build/sanitized/stderr || { cat build/sanitized/stderr; exit 1; }
+
 test-lab: build ## speaker, forwarder and whole laboratory in network namespaces (root)
 	$(BIN)/pytest -q tests/lab
+
+coverage: $(STAMPS)/python ## branches of the pure C files that the C tests and the fuzz corpus take; fails below 90 %
+	@$(MAKE) -s $(CTESTS:%=build/coverage/%) $(FUZZ:%=build/coverage/fuzz_%)
+	@rm -f build/coverage/*.gcda
+	@for t in $(CTESTS); do build/coverage/$$t > build/coverage/$$t.log 2>&1 || exit 1; done
+	@for t in $(FUZZ); do \
+		build/coverage/fuzz_$$t tests/fuzz/corpus/$$t/* > build/coverage/fuzz_$$t.log 2>&1 || exit 1; done
+	@$(BIN)/gcovr --root . --filter csrc/ --csv build/coverage/table.csv build/coverage
+	@awk -F, -f tests/csrc/coverage.awk build/coverage/table.csv
+
+build/coverage/fuzz_%: tests/fuzz/fuzz_%.c $(C_FILES)
+	@mkdir -p $(@D)
+	@$(CC) $(CHECK_FLAGS) -O0 --coverage -o $@ $< tests/fuzz/replay.c $(PURE:%=csrc/%.c)
+
+build/coverage/%: tests/csrc/%.c $(C_FILES)
+	@mkdir -p $(@D)
+	@$(CC) $(CHECK_FLAGS) -O0 --coverage -o $@ $< $(PURE:%=csrc/%.c) -lcmocka
+
+fuzz: build $(STAMPS)/fuzz ## libFuzzer on packets, tables and control messages, FUZZ_SECONDS (60) each
+	@$(MAKE) -s $(FUZZ:%=build/fuzz/bin/%)
+	@$(BIN)/python tests/fuzz/run.py $(FUZZ_SECONDS) $(FUZZ) control
+
+build/fuzz/bin/%: tests/fuzz/fuzz_%.c $(C_FILES)
+	@mkdir -p $(@D)
+	@clang $(CHECK_FLAGS) $(SANITIZE) -fsanitize=fuzzer -o $@ $< $(PURE:%=csrc/%.c)
+
+corpus: build ## what the fuzz targets start from, written anew
+	PYTHONPATH=tests:tests/unit $(BIN)/python tests/fuzz/make_corpus.py
+
+debug: sanitized ## the extensions with ASan and UBSan, and how to run with them
+	@echo 'With ASan and UBSan, for instance:'
+	@echo '$(SANITIZED_ENV) $(CURDIR)/$(BIN)/python -m forwarder.replay IN.pcap OUT.pcap'
+
+sanitized: build # looks at every file itself, and builds what is older
+	@MAGLEV_SANITIZE=1 $(BIN)/python setup.py -q build --build-base build/sanitized --build-lib $(SANITIZED)
 
 setup: $(STAMPS)/python ## packages of Debian and of Python, once
 
 build: $(STAMPS)/build ## the extensions, in place
 
-$(STAMPS)/apt: Makefile
+define install-packages
 	@mkdir -p $(@D)
-	@missing=$$(for p in $(APT); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ]; then \
 			echo "These Debian packages are missing; as root: apt-get install" $$missing >&2; exit 1; fi; \
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
 	fi
+endef
+
+$(STAMPS)/apt: Makefile
+	$(call install-packages,$(APT))
+	@touch $@
+
+$(STAMPS)/fuzz: $(STAMPS)/python
+	$(call install-packages,$(FUZZ_APT))
+	$(BIN)/pip install -qq "atheris>=3.0"
 	@touch $@
 
 $(STAMPS)/python: $(STAMPS)/apt pyproject.toml

@@ -11,7 +11,11 @@ from setuptools import Extension, setup
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
 # Cython's own output is not ours to mend: its warnings are not errors.
 CYTHON_WARNINGS = ["-Wno-error=unused-function", "-Wno-error=cast-function-type", "-Wno-error=sign-compare"]
-SANITIZE = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"] if os.environ.get("MAGLEV_SANITIZE") else []
+SANITIZE = (
+    ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+    if os.environ.get("MAGLEV_SANITIZE")
+    else []
+)
 COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 
 DATAPLANE_SOURCES = [

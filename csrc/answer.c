@@ -59,7 +59,7 @@ enum reason answer_too_big(struct worker *w, struct rte_mbuf *m, const struct pa
 	w->errors_left--;
 	memcpy(addresses, view_source(v), 2u * view_address_length(v));
 	packet_cut(m, v->l3 + quoted);
-	frame = (uint8_t *)rte_pktmbuf_prepend(m, (uint16_t)headers);
+	frame = packet_prepend(m, (uint16_t)headers);
 	memmove(frame, frame + headers, v->l3);
 	icmp_too_big_write(frame + v->l3, v->version, addresses, quoted, mtu, w->ip_id);
 	w->ip_id = (uint16_t)(w->ip_id + w->ip_id_step);

@@ -283,15 +283,16 @@ int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, ui
 	m = rte_pktmbuf_alloc(d->pool->mempool);
 	data = m != NULL ? rte_pktmbuf_append(m, (uint16_t)length) : NULL;
 	if (data == NULL) {
-		rte_pktmbuf_free(m);
+		packet_free(m);
 		return -ENOBUFS;
 	}
 	memcpy(data, frame, length);
+	packet_poison(m);
 	m->port = 0;
 	*packet_note(m) = (struct packet_note){.flags = PACKET_OWN, .worker = worker};
 	if (rte_ring_sp_enqueue(d->own, m) == 0)
 		return 0;
-	rte_pktmbuf_free(m);
+	packet_free(m);
 	return -ENOBUFS;
 }
 
@@ -311,6 +312,6 @@ int dataplane_collect(struct dataplane *d, struct collected *what, void *frame, 
 	};
 	length = (int)(m->data_len < room ? m->data_len : room);
 	memcpy(frame, rte_pktmbuf_mtod(m, void *), (size_t)length);
-	rte_pktmbuf_free(m);
+	packet_free(m);
 	return length;
 }

@@ -86,13 +86,18 @@ void port_describe(const struct port *port, struct port_facts *facts)
 
 static_assert(MOST_HEADROOM == RTE_PKTMBUF_HEADROOM, "what DPDK was built with");
 
+// Stands in the headroom, so that what goes out shows a byte of the outer headers that no stage has written.
+enum { UNWRITTEN = 0xa5 };
+
 // A packet with the bytes of `frame`, of as many buffers as it takes; NULL when the pool is empty.
 static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame, uint32_t length, uint16_t headroom)
 {
 	struct rte_mbuf *head = rte_pktmbuf_alloc(pool->mempool), *tail = head;
 
-	if (head != NULL)
+	if (head != NULL) {
 		head->data_off = headroom;
+		memset(head->buf_addr, UNWRITTEN, headroom);
+	}
 	while (head != NULL) {
 		uint32_t room = rte_pktmbuf_tailroom(tail);
 		uint32_t part = length < room ? length : room;
@@ -101,12 +106,14 @@ static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame
 		memcpy(rte_pktmbuf_append(head, (uint16_t)part), frame, part);
 		frame += part;
 		length -= part;
-		if (length == 0)
+		if (length == 0) {
+			packet_poison(head);
 			return head;
+		}
 		next = rte_pktmbuf_alloc(pool->mempool);
 		if (next == NULL || rte_pktmbuf_chain(head, next) != 0) {
-			rte_pktmbuf_free(next);
-			rte_pktmbuf_free(head);
+			packet_free(next);
+			packet_free(head);
 			return NULL;
 		}
 		tail = next;
@@ -132,7 +139,7 @@ int port_give(struct port *port, struct packet_pool *pool, const void *frame, ui
 	}
 	if (rte_ring_sp_enqueue(port->arriving, m) == 0)
 		return 0;
-	rte_pktmbuf_free(m);
+	packet_free(m);
 	return -ENOBUFS;
 }
 
@@ -164,7 +171,7 @@ int port_take(struct port *port, void *frame, uint32_t room)
 		if (tag > 0)
 			put_tag_back(frame, length, m->vlan_tci);
 	}
-	rte_pktmbuf_free(m);
+	packet_free(m);
 	return length + tag <= room ? (int)(length + tag) : -EMSGSIZE;
 }
 

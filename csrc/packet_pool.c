@@ -61,6 +61,6 @@ void packet_ring_drain(struct rte_ring *ring)
 	struct rte_mbuf *m;
 
 	while (ring != NULL && rte_ring_dequeue(ring, (void **)&m) == 0)
-		rte_pktmbuf_free(m);
+		packet_free(m);
 	rte_ring_free(ring);
 }

@@ -1,7 +1,7 @@
 // The packet pool: the one shared DPDK mbuf pool of the forwarder, and the note every packet in it carries.
 //
 // A packet is owned by the ring or stage that holds its pointer; whoever takes it off the road gives it back with
-// rte_pktmbuf_free() and counts it as released.
+// packet_free() and counts it as released.
 
 #ifndef MAGLEV_PACKET_POOL_H
 #define MAGLEV_PACKET_POOL_H
@@ -11,6 +11,8 @@
 
 #include <rte_mbuf.h>
 #include <rte_ring.h>
+
+#include "packet_poison.h"
 
 enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32 };
 
@@ -60,6 +62,23 @@ static inline struct packet_note *packet_note(struct rte_mbuf *m)
 	return (struct packet_note *)&m->hash;
 }
 
+// Back to the pool; NULL is harmless.
+static inline void packet_free(struct rte_mbuf *m)
+{
+	packet_unpoison(m);
+	rte_pktmbuf_free(m);
+}
+
+// `bytes` more in front of the packet, to be written by the caller; NULL when its headroom has not so many.
+static inline uint8_t *packet_prepend(struct rte_mbuf *m, uint16_t bytes)
+{
+	uint8_t *start = (uint8_t *)rte_pktmbuf_prepend(m, bytes);
+
+	if (start != NULL)
+		ASAN_UNPOISON_MEMORY_REGION(start, bytes);
+	return start;
+}
+
 // Keep the first `bytes` of a packet, of at least as many, and the buffers that they are in.
 static inline void packet_cut(struct rte_mbuf *m, uint32_t bytes)
 {
@@ -74,8 +93,9 @@ static inline void packet_cut(struct rte_mbuf *m, uint32_t bytes)
 		last = last->next;
 	}
 	last->data_len = (uint16_t)left;
-	rte_pktmbuf_free(last->next);
+	packet_free(last->next);
 	last->next = NULL;
+	packet_poison(last);
 }
 
 struct packet_pool {

@@ -151,7 +151,7 @@ static inline void transmit_ring_recycle(struct transmit_ring *r, const struct p
 static inline void receive_ring_free(struct receive_ring *r)
 {
 	for (; r->slots != NULL && r->processed < r->received; r->processed++)
-		rte_pktmbuf_free(r->slots[r->processed & (r->size - 1)]);
+		packet_free(r->slots[r->processed & (r->size - 1)]);
 	free(r->slots);
 	r->slots = NULL;
 }
@@ -159,7 +159,7 @@ static inline void receive_ring_free(struct receive_ring *r)
 static inline void transmit_ring_free(struct transmit_ring *r)
 {
 	for (; r->slots != NULL && r->sent < r->ready; r->sent++)
-		rte_pktmbuf_free(r->slots[r->sent & (r->size - 1)]);
+		packet_free(r->slots[r->sent & (r->size - 1)]);
 	free(r->slots);
 	r->slots = NULL;
 }

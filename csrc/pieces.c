@@ -37,7 +37,7 @@ static void complete(struct rte_mbuf *piece, uint32_t id)
 // The same Ethernet header and tags, port, and tag for the driver to put back as the packet has.
 static void send_like(struct rte_mbuf *piece, const struct rte_mbuf *m, const uint8_t *ethernet, uint16_t l3)
 {
-	memcpy(rte_pktmbuf_prepend(piece, l3), ethernet, l3); // there is room, see packet_pool.c
+	memcpy(packet_prepend(piece, l3), ethernet, l3); // there is room, see packet_pool.c
 	piece->port = m->port;
 	piece->vlan_tci = m->vlan_tci;
 	piece->ol_flags |= m->ol_flags & RTE_MBUF_F_TX_VLAN;
@@ -68,6 +68,6 @@ enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, uint16_t l3, ui
 	rte_mbuf_dynfield_copy(pieces[n - 1], m); // its number in the trace
 	count(&w->stats.made, (uint64_t)n - 1); // before they can come back
 	rte_ring_sp_enqueue_bulk(w->out, (void *const *)pieces, (unsigned int)n, NULL); // nobody else fills it
-	rte_pktmbuf_free(m); // its bytes stay until the last piece is gone
+	packet_free(m); // its bytes stay until the last piece is gone
 	return GO_ON;
 }

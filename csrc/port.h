@@ -59,16 +59,24 @@ static inline uint64_t port_unrecycled(const struct port *port)
 
 static inline uint16_t port_receive(struct port *port, struct rte_mbuf **burst, uint16_t n)
 {
-	if (port->device)
-		return rte_eth_rx_burst(port->id, 0, burst, n);
+	if (port->device) {
+		uint16_t received = rte_eth_rx_burst(port->id, 0, burst, n);
+
+		for (uint16_t i = 0; POISON && i < received; i++)
+			packet_poison(burst[i]);
+		return received;
+	}
 	return (uint16_t)rte_ring_sc_dequeue_burst(port->arriving, (void **)burst, n, NULL);
 }
 
 // Returns how many were accepted, from the front.
 static inline uint16_t port_transmit(struct port *port, struct rte_mbuf **burst, uint16_t n)
 {
-	if (port->device)
+	if (port->device) {
+		for (uint16_t i = 0; POISON && i < n; i++)
+			packet_unpoison(burst[i]);
 		return rte_eth_tx_burst(port->id, 0, burst, n);
+	}
 	return (uint16_t)rte_ring_sp_enqueue_burst(port->leaving, (void *const *)burst, n, NULL);
 }
 

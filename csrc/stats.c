@@ -53,7 +53,7 @@ void packet_collect(struct rte_ring *collector, struct rte_mbuf *m, enum reason 
 {
 	packet_note(m)->reason = (uint8_t)reason;
 	if (rte_ring_mp_enqueue(collector, m) != 0)
-		rte_pktmbuf_free(m); // nobody collects
+		packet_free(m); // nobody collects
 }
 
 void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rte_mbuf *m, enum reason reason)
@@ -68,5 +68,5 @@ void packet_end(struct stage_stats *stats, struct rte_ring *collector, struct rt
 		if (stats->trace != NULL)
 			trace_end(stats->trace, trace_number(m), packet_note(m), reason);
 	}
-	rte_pktmbuf_free(m);
+	packet_free(m);
 }

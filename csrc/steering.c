@@ -194,5 +194,5 @@ void steering_end(struct steering *s)
 	uint32_t at = 0;
 
 	while ((m = fragment_take_late(&s->matcher.table, &at, s->matcher.now, 0)) != NULL)
-		rte_pktmbuf_free(m);
+		packet_free(m);
 }

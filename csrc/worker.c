@@ -337,7 +337,7 @@ static enum reason encapsulate(struct worker *w, const struct state *s, struct r
 			return reason;
 	}
 	packet_cut(m, v->l3 + v->ip_length); // Ethernet padding is not the packet's
-	frame = (uint8_t *)rte_pktmbuf_prepend(m, outer);
+	frame = packet_prepend(m, outer);
 	if (frame == NULL)
 		return REASON_no_headroom;
 	memcpy(frame, &hop, RTE_ETHER_ADDR_LEN);

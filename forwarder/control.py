@@ -102,7 +102,7 @@ def flow_of(request: Request) -> tuple[int, Any, int, Any, int]:
         source, destination = ip_address(request["source"]), ip_address(request["destination"])
         ports = int(request["source_port"]), int(request["destination_port"])
         protocol = PROTOCOLS[request["protocol"]]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RequestRefused(f"not a flow: {error!r}") from error
     if source.version != destination.version or not all(0 <= port <= 65535 for port in ports):
         raise RequestRefused("not a flow: two address families, or a port out of range")

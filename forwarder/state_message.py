@@ -10,6 +10,7 @@ from forwarder.hashing.primes import is_prime
 from forwarder.settings import Address
 
 VERSION = 1
+MAX_WEIGHT = (1 << 32) - 1  # of the Maglev table's 32 bits
 STATUSES = ("up", "drain", "down")
 AFFINITIES = ("flow", "client")
 
@@ -59,19 +60,27 @@ class StateMessage:
     cluster: dict[str, Address] = field(default_factory=dict)
 
 
+def _name(raw: Any, what: str) -> str:
+    if not isinstance(raw, str):
+        raise StateRefused(f"not a state message: the name {raw!r} of a {what} is not text")
+    raw.encode()  # tables and digests need it as bytes; half a surrogate pair is a ValueError
+    return raw
+
+
 def _member(raw: list[Any], backends: dict[str, Address], where: str) -> Member:
     name, weight, status = raw
     if name not in backends:
         raise StateRefused(f"{where}: member {name} is not among the backends")
     if status not in STATUSES:
         raise StateRefused(f"{where}: member {name} has status {status!r}; known: {', '.join(STATUSES)}")
-    if not isinstance(weight, int) or weight < 0:
+    if not isinstance(weight, int) or not 0 <= weight <= MAX_WEIGHT:
         raise StateRefused(f"{where}: member {name} has weight {weight!r}")
     return Member(name, weight, status)
 
 
 def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
-    where = f"vip {raw['name']}"
+    name = _name(raw["name"], "vip")
+    where = f"vip {name}"
     if raw["protocol"] not in PROTOCOLS:
         raise StateRefused(f"{where}: protocol {raw['protocol']!r} is not known")
     if raw["scheduler"] != "maglev":
@@ -88,7 +97,7 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
     if len({member.backend for member in members}) != len(members):
         raise StateRefused(f"{where}: a member is named twice")
     return VipMessage(
-        name=raw["name"],
+        name=name,
         address=ip_address(raw["address"]),
         protocol=PROTOCOLS[raw["protocol"]],
         port=raw["port"],
@@ -103,7 +112,7 @@ def parse(raw: Any) -> StateMessage:
     try:
         if raw["version"] != VERSION:
             raise StateRefused(f"state version {raw['version']} is not {VERSION}: forwarder and controller differ")
-        backends = {name: ip_address(address) for name, address in raw["backends"].items()}
+        backends = {_name(name, "backend"): ip_address(address) for name, address in raw["backends"].items()}
         vips = tuple(_vip(vip, backends) for vip in raw["vips"])
         cluster = {name: ip_address(address) for name, address in raw.get("cluster", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-// What the C tests share: cmocka, memory that ends where its bytes end, numbers that never change, a plain checksum.
+// What the C tests share: cmocka, tables of rows, random numbers that never change.
 
 #ifndef MAGLEV_TEST_HARNESS_H
 #define MAGLEV_TEST_HARNESS_H
@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "bytes.h"
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 // One row of a table failed: say which.
@@ -21,17 +23,6 @@
 		if (!(condition))                                                                                      \
 			fail_msg("%s: not true: %s", name, #condition);                                                \
 	} while (0)
-
-// A copy of `length` bytes of which nothing more may be read: ASan's red zone begins right behind. Freed by the caller.
-static inline uint8_t *at_end_of_block(const void *bytes, size_t length)
-{
-	uint8_t *copy = malloc(length);
-
-	assert_true(copy != NULL || length == 0);
-	if (length > 0)
-		memcpy(copy, bytes, length);
-	return copy;
-}
 
 // SplitMix64: the same sequence for the same start on every machine.
 static inline uint64_t next_random(uint64_t *state)
@@ -46,30 +37,6 @@ static inline uint64_t next_random(uint64_t *state)
 static inline uint32_t random_below(uint64_t *state, uint32_t limit)
 {
 	return (uint32_t)(next_random(state) % limit);
-}
-
-// RFC 1071, word by word with the carry added at once; over a header with a right checksum it gives 0.
-static inline uint16_t internet_checksum(const uint8_t *bytes, size_t length)
-{
-	uint32_t sum = 0;
-
-	for (size_t i = 0; i < length; i += 2) {
-		sum += (uint32_t)(bytes[i] * 256 + bytes[i + 1]);
-		if (sum > 0xffff)
-			sum -= 0xffff;
-	}
-	return (uint16_t)(0xffff - sum);
-}
-
-static inline uint16_t be16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] * 256 + p[1]);
-}
-
-static inline void put_be16(uint8_t *p, uint32_t value)
-{
-	p[0] = (uint8_t)(value / 256);
-	p[1] = (uint8_t)value;
 }
 
 #endif

@@ -476,26 +476,6 @@ static void every_first_byte_of_a_source(void **state)
 
 // -- echo
 
-// Sum of an ICMP message as a receiver makes it: 0 when it is right. The pseudo header of IPv6 is in it.
-static uint16_t receiver_sum(const uint8_t *ip, const uint8_t *icmp, uint32_t n)
-{
-	static uint8_t bytes[40 + MAX_FRAME + 1];
-
-	if (ip[0] >> 4 == 4) {
-		memcpy(bytes, icmp, n);
-		bytes[n] = 0;
-		return internet_checksum(bytes, n + n % 2);
-	}
-	memcpy(bytes, ip + 8, 32);
-	put_be16(bytes + 32, 0);
-	put_be16(bytes + 34, n);
-	put_be16(bytes + 36, 0);
-	put_be16(bytes + 38, ICMP6);
-	memcpy(bytes + 40, icmp, n);
-	bytes[40 + n] = 0;
-	return internet_checksum(bytes, 40 + n + n % 2);
-}
-
 // The reply to a frame of which only `available` bytes are in the first buffer.
 static struct frame reply_to(const struct frame *f, uint32_t available)
 {
@@ -519,7 +499,7 @@ static struct frame echo(uint8_t version, uint8_t options, const uint8_t *messag
 
 	icmp[0] = version == 4 ? 8 : 128;
 	icmp[2] = icmp[3] = 0;
-	put_be16(icmp + 2, receiver_sum(f.bytes + ETH, icmp, n));
+	put_be16(icmp + 2, icmp_checksum(f.bytes + ETH, icmp, n));
 	return f;
 }
 
@@ -570,8 +550,8 @@ static void ten_thousand_echoes(void **state)
 		// The first buffer has at least the headers; the rest of the message is in another one and not needed.
 		reply = reply_to(&f, i % 3 ? f.length : l4 + ICMP_HEADER + random_below(&seed, n - ICMP_HEADER + 1));
 		check_reply(&f, &reply, n);
-		assert_int_equal(receiver_sum(reply.bytes + ETH, reply.bytes + l4, n),
-				 receiver_sum(f.bytes + ETH, f.bytes + l4, n));
+		assert_int_equal(icmp_checksum(reply.bytes + ETH, reply.bytes + l4, n),
+				 icmp_checksum(f.bytes + ETH, f.bytes + l4, n));
 	}
 }
 
@@ -591,7 +571,7 @@ static void echoes_at_the_edge_of_the_sum(void **state)
 			l4 = f.length - n;
 			reply = reply_to(&f, f.length);
 			check_reply(&f, &reply, n);
-			right = receiver_sum(reply.bytes + ETH, reply.bytes + l4, n) == 0;
+			right = icmp_checksum(reply.bytes + ETH, reply.bytes + l4, n) == 0;
 			if (version == 6) // 0xffff would do as well, but 0 is what everybody else writes
 				right = right && be16(reply.bytes + l4 + 2) != 0xffff;
 			if (!right)
@@ -611,8 +591,8 @@ static void every_checksum_of_a_question(void **state)
 
 			put_be16(f.bytes + l4 + 2, sum);
 			reply = reply_to(&f, f.length);
-			if (receiver_sum(reply.bytes + ETH, reply.bytes + l4, sizeof(message)) !=
-			    receiver_sum(f.bytes + ETH, f.bytes + l4, sizeof(message)))
+			if (icmp_checksum(reply.bytes + ETH, reply.bytes + l4, sizeof(message)) !=
+			    icmp_checksum(f.bytes + ETH, f.bytes + l4, sizeof(message)))
 				fail_msg("IPv%d, checksum %04x", version, (unsigned int)sum);
 		}
 }
@@ -649,7 +629,7 @@ static void check_too_big(uint8_t version, const uint8_t *quote, uint32_t quoted
 	icmp = ip + ip_header;
 	icmp_too_big_write(ip, version, addresses, quoted, mtu, id);
 	assert_memory_equal(icmp + ICMP_HEADER, quote, quoted);
-	assert_int_equal(receiver_sum(ip, icmp, ICMP_HEADER + quoted), 0);
+	assert_int_equal(icmp_checksum(ip, icmp, ICMP_HEADER + quoted), 0);
 	assert_memory_equal(ip + ip_header - length, addresses, length);
 	assert_memory_equal(ip + ip_header - 2 * length, addresses + length, length);
 	if (version == 4) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,14 @@ from packets.road import LCORES, Road, allowed_cpus
 from packets.world import WORLD
 
 MEGABYTES = 256
+SANITIZED = Path(__file__).parents[2] / "build" / "sanitized"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def environment() -> None:
     """EAL without hugepages, files or devices: lcore 0 is this thread, the others take turns on the CPUs."""
+    if os.environ.get("MAGLEV_SANITIZE"):
+        assert Path(_dataplane.__file__).is_relative_to(SANITIZED), "these tests were to be run sanitized"
     cpus = allowed_cpus()
     lcores = [f"{lcore}@{cpus[(lcore - 1) % len(cpus)]}" for lcore in LCORES]
     floating = ",".join(str(cpu) for cpu in cpus)

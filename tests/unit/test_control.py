@@ -335,6 +335,7 @@ def test_a_flow_is_read_from_a_request() -> None:
         {"source_port": 65536},
         {"destination_port": "http"},
         {"destination_port": None},
+        {"destination_port": float("inf")},
     ],
 )
 def test_what_is_no_flow_is_refused(changes: Json) -> None:
