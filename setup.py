@@ -40,6 +40,7 @@ DATAPLANE_SOURCES = [
     "state.c",
     "stats.c",
     "steering.c",
+    "take_over.c",
     "trace.c",
     "vip_table.c",
     "worker.c",

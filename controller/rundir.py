@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.pid_file import holder
+from forwarder import table_memory
 
 SOCKET_PATH_LIMIT = 107
 """Bytes that fit into sockaddr_un.sun_path."""
@@ -55,6 +56,7 @@ class RunDir:
         self.forwarder_pid = self.path / "forwarder.pid"
         self.forwarder_socket = self.path / "forwarder.sock"
         self.forwarder_log = self.path / "forwarder.log"
+        self.forwarder_tables = self.path / "tables.json"
         self.exabgp_configuration = self.path / "exabgp.conf"
         self.exabgp_environment = self.path / "exabgp.env"
         self.speaker_pid = self.path / "speaker.pid"
@@ -68,7 +70,7 @@ class RunDir:
         return (
             *(self.controller_socket, self.forwarder_settings, self.forwarder_pid, self.forwarder_socket),
             *(self.exabgp_configuration, self.exabgp_environment, self.speaker_pid, self.lease_socket),
-            *(self.overrides, self.announced, self.forwarder_log, self.speaker_log),
+            *(self.overrides, self.announced, self.forwarder_tables, self.forwarder_log, self.speaker_log),
             *(older(self.forwarder_log), older(self.speaker_log)),
         )
 
@@ -90,7 +92,7 @@ class RunDir:
             raise RunDirError(f"cannot create run directory {self.path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove what a node leaves here, but for the pid file that its controller still holds.
+        """Remove what a node leaves here, but for the pid file that its controller still holds, and its tables.
 
         Where a program still lives, after a start that failed half-way, its files stay for the next controller.
         """
@@ -99,6 +101,7 @@ class RunDir:
         for path in (*self.files(), *self.path.glob(".*.new")):  # the latter by a crash in write_private
             with suppress(IsADirectoryError):
                 path.unlink(missing_ok=True)
+        table_memory.remove(self.path)
 
     def remove_if_empty(self) -> None:
         """Remove the directories that nothing is in any more."""

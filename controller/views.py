@@ -127,6 +127,8 @@ def _stats(stats: Mapping[str, Any]) -> None:
     )
     workers = {f"worker {index}": counters for index, counters in enumerate(stats["workers"])}
     _table("connection tables", ("", *_CONNECTIONS), _rows(workers, _CONNECTIONS))
+    if connections := stats.get("connections"):
+        _console().print(f"connections: {_kept(connections)}", markup=False)
     _path_mtus(stats.get("path_mtus", ()))
     pool, pieces = stats["pool"], stats["pool"].get("pieces")  # an earlier version's forwarder has none
     _console().print(f"packet pool: {pool['free']} of {pool['size']} free")
@@ -149,6 +151,12 @@ def _fates(stats: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
         if packets:
             yield fate, packets
             yield from ((f"  {r['text']}", r["packets"]) for r in dropped if r["fate"] == fate)
+
+
+def _kept(connections: Mapping[str, Any]) -> str:
+    if connections["started_empty"] is not None:
+        return f"started empty: {connections['started_empty']}"
+    return f"{connections['kept']} kept from the forwarder before"
 
 
 def _rows(things: Mapping[str, Mapping[str, Any]], columns: tuple[str, ...]) -> list[tuple[object, ...]]:

@@ -28,10 +28,11 @@ static struct conn_entry unpack(uint64_t word)
 	};
 }
 
-// Readers in other threads see whole words; the owner needs no order among them.
+// Readers in other threads see whole words. Release, so that the stores of a change happen in the order in which they
+// are written down: the owner may be killed between any two of them, and what is then there is a table still.
 static void store(uint64_t *word, uint64_t value)
 {
-	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static bool expired(const struct conn_table *t, uint64_t word, uint32_t now)
@@ -95,12 +96,14 @@ static void forget(struct conn_table *t, struct conn_bucket *b, int way)
 	t->backend_live[old.backend]--;
 }
 
+// The way is empty, so its tag and distance mean nothing before the entry is there, which is one store.
 static void remember(struct conn_table *t, uint64_t flow_hash, uint32_t distance, int way, const struct conn_entry *e)
 {
 	struct conn_bucket *b = bucket_of(t, flow_hash, distance);
+	uint32_t distances = (b->distance & ~(7u << (3 * way))) | distance << (3 * way);
 
-	b->tag[way] = (uint32_t)(flow_hash >> 32);
-	b->distance = (uint16_t)((b->distance & ~(7u << (3 * way))) | distance << (3 * way));
+	__atomic_store_n(&b->tag[way], (uint32_t)(flow_hash >> 32), __ATOMIC_RELEASE);
+	__atomic_store_n(&b->distance, (uint16_t)distances, __ATOMIC_RELEASE);
 	if (distance != 0)
 		bucket_of(t, flow_hash, 0)->away++;
 	store(&b->entry[way], pack(e));
@@ -117,7 +120,7 @@ static uint32_t bucket_count(uint32_t entries)
 size_t conn_table_memory(uint32_t entries)
 {
 	return (size_t)bucket_count(entries) * sizeof(struct conn_bucket) +
-	       (CONN_MAX_VIPS + CONN_MAX_BACKENDS) * sizeof(uint32_t);
+	       (CONN_MAX_VIPS + CONN_MAX_BACKENDS) * sizeof(uint32_t) + sizeof(struct conn_tail);
 }
 
 void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const struct conn_timeouts *timeouts)
@@ -128,7 +131,48 @@ void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const
 	t->reach = t->bucket_count < CONN_REACH ? t->bucket_count : CONN_REACH;
 	t->vip_live = (uint32_t *)(t->buckets + t->bucket_count);
 	t->backend_live = t->vip_live + CONN_MAX_VIPS;
+	t->tail = (struct conn_tail *)(t->backend_live + CONN_MAX_BACKENDS);
 	t->timeouts = *timeouts;
+	memset(t->vip_live, 0, CONN_MAX_VIPS * sizeof(*t->vip_live));
+	memset(t->backend_live, 0, CONN_MAX_BACKENDS * sizeof(*t->backend_live));
+}
+
+bool conn_table_whole(const struct conn_table *t)
+{
+	return t->tail->layout == CONN_LAYOUT && t->tail->bucket_count == t->bucket_count;
+}
+
+// Count an entry of a former owner, or forget it.
+static void inherit(struct conn_table *t, struct conn_bucket *b, int way, const struct conn_known *known, uint32_t now)
+{
+	struct conn_entry e = unpack(b->entry[way]);
+
+	if (known->generation[e.backend] == 0 || known->generation[e.backend] != e.generation ||
+	    known->vip[e.vip] == 0 || expired(t, b->entry[way], now) || distance_of(b, way) >= t->reach) {
+		store(&b->entry[way], 0);
+		return;
+	}
+	if (distance_of(b, way) != 0)
+		home_of(t, b, way)->away++;
+	t->counters.live++;
+	t->vip_live[e.vip]++;
+	t->backend_live[e.backend]++;
+}
+
+void conn_table_take_over(struct conn_table *t, const struct conn_known *known, uint32_t now)
+{
+	if (known == NULL || now - t->tail->clock > CONN_LONGEST)
+		memset(t->buckets, 0, t->bucket_count * sizeof(*t->buckets));
+	for (uint32_t i = 0; i < t->bucket_count; i++)
+		t->buckets[i].away = 0;
+	for (uint32_t i = 0; known != NULL && i < t->bucket_count; i++)
+		for (int w = 0; w < CONN_WAYS; w++)
+			if (t->buckets[i].entry[w] != 0)
+				inherit(t, &t->buckets[i], w, known, now);
+	// In this order: until old entries are gone the clock must say how old they are.
+	__atomic_store_n(&t->tail->clock, now, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->tail->bucket_count, t->bucket_count, __ATOMIC_RELEASE);
+	__atomic_store_n(&t->tail->layout, CONN_LAYOUT, __ATOMIC_RELEASE);
 }
 
 static bool is_of_vip(uint64_t word, uint16_t vip)

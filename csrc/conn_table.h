@@ -21,6 +21,8 @@ enum {
 	CONN_MAX_VIPS = 1 << 14,
 	CONN_MAX_GENERATION = (1 << 12) - 1, // generations are 1 .. this
 	CONN_CLOCK_BITS = 20,                // seconds; wraps after 12 days, and the sweep visits every bucket in minutes
+	CONN_LONGEST = 86400,                // seconds: the longest timeout there is
+	CONN_LAYOUT = 1,                     // raised with every change of what a table's memory means, hash included
 };
 
 // One bucket is one cache line, so a lookup costs one memory access, which the caller has prefetched; only of a bucket
@@ -35,6 +37,13 @@ struct conn_bucket {
 static_assert(sizeof(struct conn_bucket) == 64, "a bucket is one cache line");
 static_assert(CONN_REACH <= 8 && 3 * CONN_WAYS <= 16, "the distances of all ways fit their field");
 
+// The end of a table's memory: what its next owner must find there, should this one be killed.
+struct conn_tail {
+	uint32_t layout;       // CONN_LAYOUT; 0 = never was a table
+	uint32_t bucket_count;
+	uint32_t clock;        // of the owner's last tick; long after it, old entries could be taken for new ones
+} __attribute__((aligned(64)));
+
 // What an entry says, unpacked.
 struct conn_entry {
 	uint16_t backend;    // stable index of the backend
@@ -44,7 +53,7 @@ struct conn_entry {
 	uint32_t seen; // clock of the last packet, in seconds
 };
 
-// Seconds after the last packet, by state; each 1 .. 86400.
+// Seconds after the last packet, by state; each 1 .. CONN_LONGEST.
 struct conn_timeouts {
 	uint32_t seconds[4];
 };
@@ -66,11 +75,32 @@ struct conn_table {
 	struct conn_counters counters;
 	uint32_t *vip_live;     // [CONN_MAX_VIPS] live entries per vip
 	uint32_t *backend_live; // [CONN_MAX_BACKENDS] live entries per backend
+	struct conn_tail *tail;
 };
 
-// Bytes that a table of `entries` entries needs, 64-byte aligned and zeroed, given to conn_table_init() as `memory`.
+// Which numbers in entries mean something to a table's next owner.
+struct conn_known {
+	const uint16_t *generation; // [CONN_MAX_BACKENDS] by backend; 0 = nobody has this number
+	const uint8_t *vip;         // [CONN_MAX_VIPS] 1 = a vip has this number
+};
+
+// Bytes that a table of `entries` entries needs, 64-byte aligned, given to conn_table_init() as `memory`: zeroed, or
+// that of a former owner, and then conn_table_take_over() comes next.
 size_t conn_table_memory(uint32_t entries);
 void conn_table_init(struct conn_table *t, void *memory, uint32_t entries, const struct conn_timeouts *timeouts);
+
+// Whether the memory was a table of this layout and size when its former owner ended, at whatever instruction.
+bool conn_table_whole(const struct conn_table *t);
+
+// Once, after conn_table_init() on memory that outlived its owner: forget what has expired by `now` or is not known
+// (NULL: everything), count the rest. `now` must go on from the former owner's clock.
+void conn_table_take_over(struct conn_table *t, const struct conn_known *known, uint32_t now);
+
+// The owner is there at `now`; to be said every second. Not before it has taken over.
+static inline void conn_tick(struct conn_table *t, uint32_t now)
+{
+	__atomic_store_n(&t->tail->clock, now, __ATOMIC_RELAXED);
+}
 
 // Bring the flow's bucket near; call for a whole burst before the first lookup.
 static inline void conn_prefetch(const struct conn_table *t, uint64_t flow_hash)

@@ -52,14 +52,17 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	const struct dataplane_config *c = &d->config;
 	struct conn_timeouts timeouts;
 	unsigned int single = RING_F_SP_ENQ | RING_F_SC_DEQ;
+	void *table;
 
 	memcpy(timeouts.seconds, c->connection_seconds, sizeof(timeouts.seconds));
-	d->tables[i] = rte_zmalloc("connection table", conn_table_memory(c->connection_entries), 64);
+	if (c->tables == NULL)
+		d->tables[i] = rte_zmalloc("connection table", conn_table_memory(c->connection_entries), 64);
+	table = c->tables != NULL ? c->tables[i] : d->tables[i];
 	w->in = join("steering_worker", i, c->ring_size, single);
 	w->out = join("worker_muxing", i, c->ring_size, single);
-	if (d->tables[i] == NULL || w->in == NULL || w->out == NULL)
+	if (table == NULL || w->in == NULL || w->out == NULL)
 		return -ENOMEM;
-	conn_table_init(&w->table, d->tables[i], c->connection_entries, &timeouts);
+	conn_table_init(&w->table, table, c->connection_entries, &timeouts);
 	w->key = (struct hash_key){c->hash_key[0], c->hash_key[1]};
 	w->state = &d->state;
 	w->next_hops = d->next_hops;
@@ -150,6 +153,7 @@ struct dataplane *dataplane_new(const struct dataplane_config *config, struct pa
 	d->pool = pool;
 	need = dataplane_pool_need(config, pool, ports, count);
 	*error = need <= pool->size ? create_stages(d, ports, count) : -ENOSPC;
+	d->config.tables = NULL; // the caller's list, not ours to keep
 	if (*error != 0) {
 		dataplane_delete(d);
 		return NULL;
@@ -253,6 +257,7 @@ uint32_t dataplane_step(struct dataplane *d, uint32_t now)
 	for (uint32_t i = 0; i < d->config.workers; i++) {
 		if (d->workers[i].now != now)
 			worker_tick(&d->workers[i], now);
+		conn_tick(&d->workers[i].table, now);
 		moved += worker_turn(&d->workers[i]);
 	}
 	return moved + muxing_turn(&d->muxing);

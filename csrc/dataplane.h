@@ -71,6 +71,9 @@ struct dataplane_config {
 	uint32_t connection_seconds[4]; // half-open, established, closing, datagram
 	enum idle_policy idle;
 	bool trace; // see dataplane_traced()
+	// [workers] zeroed or kept memory of dataplane_table_bytes() for the connection tables, 64-byte aligned, that
+	// outlives the data plane; NULL: of its own. Read by dataplane_new().
+	void *const *tables;
 };
 
 struct dataplane;
@@ -109,6 +112,16 @@ int port_take(struct port *port, void *frame, uint32_t room);
 struct dataplane *dataplane_new(const struct dataplane_config *config, struct packet_pool *pool, struct port **ports,
 				uint16_t count, int *error); // dataplane_delete
 void dataplane_delete(struct dataplane *d);
+
+// Connection tables that outlive their process: the bytes of one, and the version of what they mean.
+size_t dataplane_table_bytes(uint32_t entries);
+uint32_t dataplane_table_layout(void);
+
+// Once, before the first turn, with `tables` of the caller: go on with the flows that they hold, but for those that
+// have expired by `now`, and those of which `generations` [65536] by backend or `vips` [16384] knows nothing (0), or
+// another generation. `now` is the clock from then on, and must go on from that of the former owner. False when one
+// of them is no whole table: then all are empty.
+bool dataplane_take_over(struct dataplane *d, const uint16_t *generations, const uint8_t *vips, uint32_t now);
 
 // Packets that the pool must have: the devices' descriptors, the lcores' caches, two bursts per stage.
 uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,

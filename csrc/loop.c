@@ -14,6 +14,7 @@ enum {
 	SLEEP_FIRST_NS = 20000,    // doubled while nothing comes
 	SLEEP_LONGEST_NS = 320000, // the delay that the first packet after a pause may see, per stage
 	TIMER_SLACK_NS = 1000,     // the default of 50 us would more than double a short sleep
+	LOOKS_PER_SECOND = 4,      // at the clock
 };
 
 typedef uint32_t turn_function(void *stage);
@@ -21,10 +22,20 @@ typedef uint32_t turn_function(void *stage);
 // A stage that reads the state and has a clock, on its lcore.
 struct reader {
 	struct dataplane *dataplane;
-	uint32_t index;       // among the readers of the state: the workers, then steering
-	uint64_t second;      // in TSC cycles
-	uint64_t next_second; // TSC at which the stage's clock moves
+	uint32_t index;     // among the readers of the state: the workers, then steering
+	uint32_t behind;    // seconds, of the stage's clock behind the machine's
+	uint64_t period;    // in TSC cycles, between two looks at the clock
+	uint64_t next_look; // TSC
 };
+
+// Seconds that this machine is up: the clock of running workers, which goes on from one process to the next.
+static uint32_t seconds_up(void)
+{
+	struct timespec up;
+
+	clock_gettime(CLOCK_BOOTTIME, &up);
+	return (uint32_t)up.tv_sec;
+}
 
 // What a stage does when there was nothing to do in so many turns.
 static void idle(enum idle_policy policy, uint32_t turns)
@@ -57,13 +68,13 @@ static void run(const struct dataplane *d, turn_function *turn, void *stage, str
 	}
 }
 
-// Between turns: nothing of the state is held. Returns whether a second has passed; to be asked until it has not.
+// Between turns: nothing of the state is held. Returns whether it is time for a look at the clock.
 static bool rest(struct reader *r)
 {
 	rte_rcu_qsbr_quiescent(r->dataplane->state.readers, r->index);
-	if (rte_rdtsc() < r->next_second)
+	if (rte_rdtsc() < r->next_look)
 		return false;
-	r->next_second += r->second;
+	r->next_look = rte_rdtsc() + r->period;
 	return true;
 }
 
@@ -73,8 +84,12 @@ static uint32_t turn_steering(void *reader)
 	struct steering *s = &r->dataplane->steering;
 	uint32_t handled = steering_turn(s);
 
-	while (rest(r))
-		steering_tick(s, s->matcher.now + 1);
+	if (rest(r)) {
+		uint32_t now = seconds_up() - r->behind;
+
+		if (now != s->matcher.now)
+			steering_tick(s, now);
+	}
 	return handled;
 }
 
@@ -89,16 +104,22 @@ static uint32_t turn_worker(void *reader)
 	struct worker *w = &r->dataplane->workers[r->index];
 	uint32_t handled = worker_turn(w);
 
-	while (rest(r))
-		worker_tick(w, w->now + 1);
+	if (rest(r)) {
+		uint32_t now = seconds_up() - r->behind;
+
+		if (now != w->now)
+			worker_tick(w, now);
+		conn_tick(&w->table, now);
+	}
 	return handled;
 }
 
-static int run_reader(struct dataplane *d, uint32_t index, turn_function *turn, struct stage_stats *stats)
+static int run_reader(struct dataplane *d, uint32_t index, turn_function *turn, struct stage_stats *stats,
+		      uint32_t clock)
 {
-	struct reader r = {.dataplane = d, .index = index, .second = rte_get_tsc_hz()};
+	struct reader r = {.dataplane = d, .index = index, .period = rte_get_tsc_hz() / LOOKS_PER_SECOND};
 
-	r.next_second = rte_rdtsc() + r.second;
+	r.behind = seconds_up() - clock;
 	rte_rcu_qsbr_thread_register(d->state.readers, index);
 	rte_rcu_qsbr_thread_online(d->state.readers, index);
 	run(d, turn, &r, stats);
@@ -111,7 +132,7 @@ int loop_steering(void *dataplane)
 {
 	struct dataplane *d = dataplane;
 
-	return run_reader(d, d->config.workers, turn_steering, &d->steering.stats);
+	return run_reader(d, d->config.workers, turn_steering, &d->steering.stats, d->steering.matcher.now);
 }
 
 int loop_muxing(void *dataplane)
@@ -129,5 +150,5 @@ int loop_worker(void *dataplane)
 
 	while (d->lcores[1 + index] != rte_lcore_id())
 		index++;
-	return run_reader(d, index, turn_worker, &d->workers[index].stats);
+	return run_reader(d, index, turn_worker, &d->workers[index].stats, d->workers[index].now);
 }

@@ -17,8 +17,8 @@ struct dataplane {
 	struct packet_pool *pool;
 	struct steering steering;
 	struct muxing muxing;
-	struct worker *workers;     // [config.workers], in DPDK memory with their connection tables
-	void *tables[MAX_WORKERS];
+	struct worker *workers;     // [config.workers], in DPDK memory
+	void *tables[MAX_WORKERS]; // connection tables of our own, NULL when they are the caller's
 	struct state_slot state;
 	struct next_hop *next_hops; // [MAX_NEXT_HOPS]
 	uint64_t *path_mtus;        // [CONN_MAX_BACKENDS], written by workers (path_mtu.h)

@@ -16,7 +16,6 @@ enum {
 	SWEEP_SECONDS = 60,    // a whole round of the connection table
 	FLUSH_PER_TURN = 256, // buckets, likewise
 	SWEEP_PER_TURN = 16,   // buckets, so that a turn stays short
-	LONGEST_TIMER = 86400, // seconds
 	IPV6_LEAST_MTU = 1280, // of every link, so nobody makes smaller packets of larger ones
 };
 
@@ -402,8 +401,8 @@ static void housekeeping(struct worker *w)
 void worker_tick(struct worker *w, uint32_t now)
 {
 	// A capture may pause for days: nothing lives so long, and the clock in the entries would come round again.
-	if (now - w->now > LONGEST_TIMER)
-		conn_sweep(&w->table, w->table.bucket_count, w->now + LONGEST_TIMER + 1);
+	if (now - w->now > CONN_LONGEST)
+		conn_sweep(&w->table, w->table.bucket_count, w->now + CONN_LONGEST + 1);
 	w->now = now;
 	w->echoes_left = ANSWERS_PER_SECOND;
 	w->errors_left = ANSWERS_PER_SECOND;

@@ -53,7 +53,7 @@ async def serve(settings: Settings, run_dir: Path) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    node = Node(settings)
+    node = Node(settings, run_dir)
     server = ControlServer(run_dir / "forwarder.sock", node.handlers)
     running = asyncio.create_task(node.run())
     running.add_done_callback(lambda _: stopped.set())

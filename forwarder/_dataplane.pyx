@@ -7,6 +7,7 @@ Each class owns one C thing. `close()` may be called twice; using a closed objec
 
 cimport cython
 from cpython cimport array
+from cpython.memoryview cimport PyMemoryView_GET_BUFFER
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -20,6 +21,9 @@ cimport forwarder.dataplane as c
 
 MAX_FRAME = 65536
 MAX_VIPS = 1 << 14
+MAX_BACKENDS = 1 << 16
+STEERING_SEED = 0x6d61676c6576
+TABLE_LAYOUT = c.dataplane_table_layout()
 
 cdef list _eal_arguments = None
 
@@ -98,6 +102,11 @@ cdef dict _all_reasons():
 # What befell a packet, and why: {reason: (its fate, a sentence)}.
 REASONS = _all_reasons()
 _REASON_NAMES = (None, *REASONS)
+
+
+def table_bytes(uint32_t entries):
+    """Memory of one worker's connection table of so many entries."""
+    return c.dataplane_table_bytes(entries)
 
 
 cdef class PacketPool:
@@ -452,6 +461,8 @@ cdef class Dataplane:
 
     `connection_seconds`: timeouts (half-open, established, closing, datagram) in whole seconds.
     `trace`: tell of each packet what became of it, see traces().
+    `tables`: one writable buffer of table_bytes(connection_entries) per worker, zeroed or kept from another process,
+    in which the connection tables live; take_over() comes before anything else then. Default: memory of our own.
     Raises DataplaneError with the errno of the C call.
     """
 
@@ -460,14 +471,16 @@ cdef class Dataplane:
     cdef list ports
     cdef PacketPool pool
     cdef State state
+    cdef list tables  # buffers of the caller, held so that they stay where they are
     cdef bint running
     cdef c.dataplane_config config
 
     def __cinit__(self, PacketPool pool not None, list ports, bytes hash_key, uint32_t workers=1,
                   uint32_t ring_size=2048, uint32_t connection_entries=65536,
-                  connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=0x6d61676c6576,
-                  bint trace=False):
+                  connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=STEERING_SEED,
+                  bint trace=False, tables=None):
         cdef c.port *handles[8]
+        cdef void *memory[32]
         cdef int error = 0
         if len(hash_key) != 16:
             raise ValueError("the hash key has 16 bytes")
@@ -484,6 +497,9 @@ cdef class Dataplane:
         self.config.trace = trace
         for i, port in enumerate(ports):
             handles[i] = (<Port?>port).get()
+        if tables is not None:
+            self._hold(tables, memory)
+            self.config.tables = memory
         self.ports = list(ports)
         self.pool = pool
         self.handle = c.dataplane_new(&self.config, pool.get(), handles, len(ports), &error)
@@ -495,6 +511,18 @@ cdef class Dataplane:
         check(error, "create the data plane")
         for user in (pool, *ports):
             user.add_user(self)
+
+    cdef _hold(self, tables, void **memory):
+        cdef Py_buffer *buffer
+        cdef size_t size = c.dataplane_table_bytes(self.config.connection_entries)
+        if len(tables) != self.config.workers or len(tables) > 32:
+            raise ValueError("one connection table for each worker")
+        self.tables = [memoryview(table) for table in tables]
+        for i, table in enumerate(self.tables):
+            buffer = PyMemoryView_GET_BUFFER(table)
+            if buffer.readonly or <size_t>buffer.len < size or <size_t>buffer.buf % 64:
+                raise ValueError(f"a connection table is {size} writable bytes, 64-byte aligned")
+            memory[i] = buffer.buf
 
     @property
     def is_open(self):
@@ -535,6 +563,26 @@ cdef class Dataplane:
         with nogil:
             c.dataplane_publish(d, s)
         self.state = state  # only now may the old one go
+
+    def take_over(self, dict backends, vips, uint32_t now):
+        """Go on with the flows in the tables given at the start. Returns False when one is no whole table: all empty.
+
+        `backends`: {index: generation}; flows of others, or of no id in `vips`, or expired by `now`, are forgotten.
+        `now` becomes the clock, and must go on from that of the process that had the tables before.
+        """
+        cdef array.array generations = array.array("H", bytes(2 * MAX_BACKENDS))
+        cdef array.array known = array.array("B", bytes(MAX_VIPS))
+        cdef c.dataplane *d = self.get()
+        cdef bint whole
+        if self.running:
+            raise DataplaneError("take over tables that are in use", errno.EBUSY)
+        for index, generation in backends.items():
+            generations[index] = generation
+        for id in vips:
+            known[id] = 1
+        with nogil:
+            whole = c.dataplane_take_over(d, generations.data.as_ushorts, known.data.as_uchars, now)
+        return whole
 
     def start(self, lcores):
         """Launch steering, workers and muxing on these EAL lcores, in that order."""
@@ -729,6 +777,7 @@ cdef class Dataplane:
         with nogil:
             c.dataplane_delete(d)
         self.state = None
+        self.tables = None
 
     def __dealloc__(self):
         c.dataplane_delete(self.handle)

@@ -67,6 +67,7 @@ cdef extern from "dataplane.h" nogil:
         uint32_t connection_seconds[4]
         idle_policy idle
         bool trace
+        void **tables
 
     struct port_facts:
         uint8_t mac[6]
@@ -154,6 +155,9 @@ cdef extern from "dataplane.h" nogil:
     dataplane *dataplane_new(const dataplane_config *config, packet_pool *pool, port **ports, uint16_t count,
                              int *error)
     void dataplane_delete(dataplane *d)
+    size_t dataplane_table_bytes(uint32_t entries)
+    uint32_t dataplane_table_layout()
+    bool dataplane_take_over(dataplane *d, const uint16_t *generations, const uint8_t *vips, uint32_t now)
     uint32_t dataplane_pool_need(const dataplane_config *config, const packet_pool *pool, port **ports,
                                  uint16_t count)
     void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts, bool unfinished)

@@ -16,12 +16,11 @@ PAGE_BYTES = 4096  # in ordinary memory a packet never crosses a page, so it tak
 MEMINFO = Path("/proc/meminfo")
 
 
-def needed_megabytes(packet_pool: int, connection_entries: int, workers: int, hugepages: bool) -> int:
-    """Memory that DPDK must have: packets, pieces, connection tables (12.8 bytes an entry), and room for the rest."""
+def needed_megabytes(packet_pool: int, hugepages: bool, table_bytes: int = 0) -> int:
+    """Memory that DPDK must have: packets, pieces, connection tables that live nowhere else, room for the rest."""
     packets = packet_pool * (PACKET_BYTES if hugepages else PAGE_BYTES)
     pieces = packet_pool // PACKETS_PER_PIECE * PIECE_BYTES
-    tables = workers * (connection_entries * 13 + 400_000)
-    return (packets + pieces + tables) * 5 // 4 // MEGABYTE + 16
+    return (packets + pieces + table_bytes) * 5 // 4 // MEGABYTE + 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +85,14 @@ def control_cpus(allowed: set[int], stages: Sequence[int]) -> set[int]:
     return left if len(left) > 1 else allowed
 
 
-def start(settings: Settings) -> list[int]:
-    """Initialise DPDK; returns the lcores of steering, workers and muxing. Raises Refused."""
+def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
+    """Initialise DPDK; returns the lcores of steering, workers and muxing. Raises Refused.
+
+    `new_hugepage_bytes`: hugepages that connection tables will take beside DPDK's.
+    """
     allowed = os.sched_getaffinity(0)
-    workers = len(settings.worker_cpus)
-    megabytes = needed_megabytes(settings.packet_pool, settings.connection_entries, workers, settings.hugepages)
-    _check(settings, allowed, megabytes)
+    megabytes = needed_megabytes(settings.packet_pool, settings.hugepages)
+    _check(settings, allowed, megabytes + new_hugepage_bytes // MEGABYTE)
     arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
     arguments += ["--lcores", _lcores(settings.cpus, sorted(allowed))]
     arguments += ["--in-memory"] if settings.hugepages else ["--no-huge", "--no-shconf"]

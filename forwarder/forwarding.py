@@ -6,6 +6,7 @@ still have flows there.
 
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +17,16 @@ from forwarder.next_hops import NextHops
 from forwarder.settings import Address
 from forwarder.stable_ids import Counted, IdsExhausted
 from forwarder.state_message import StateMessage, StateRefused, VipMessage, parse
+from forwarder.table_ids import MAX_BACKENDS, MAX_VIPS, BackendKey, TableIds, VipKey
 from forwarder.tables import Tables
 
 if TYPE_CHECKING:
     from forwarder._dataplane import ClusterEntry
 
-MAX_VIPS = 1 << 14
-MAX_BACKENDS = (1 << 16) - 1  # 0xffff means none
 NO_SLOTS: "array[int]" = array("H")
 CLUSTER_SLOTS = 5003
 """Of the table that shares fragments out; the same on all nodes, and a prime."""
-
-VipKey = tuple[Address, int, int]
-BackendKey = tuple[str, Address]
+Former = dict[VipKey, set[BackendKey]]
 
 
 @dataclass(frozen=True)
@@ -69,19 +67,35 @@ class Answer:
 
 
 class Forwarding:
-    """Builds and publishes forwarding states. For the control thread alone."""
+    """Builds and publishes forwarding states. For the control thread alone.
 
-    def __init__(self, dataplane: Dataplane, hops: NextHops, sources: dict[int, Address], node: str) -> None:
+    `ids` are those of the connection tables, where they hold another process's flows. `note(ids)` is told before a
+    state that brings new ones is published, so that the process after this one can know them.
+    """
+
+    def __init__(
+        self,
+        dataplane: Dataplane,
+        hops: NextHops,
+        sources: dict[int, Address],
+        node: str,
+        ids: TableIds | None = None,
+        note: Callable[[TableIds], None] = lambda ids: None,
+    ) -> None:
+        ids = ids or TableIds()
         self._node = node
         self._dataplane = dataplane
         self._hops = hops
         self._sources = sources
         self._tables = Tables()
-        self._vips: Counted[VipKey] = Counted(MAX_VIPS, dataplane.vip_traffic, dataplane.vip_flows)
+        self._note = note
+        self._vips: Counted[VipKey] = Counted(MAX_VIPS, dataplane.vip_traffic, dataplane.vip_flows, ids.vips)
         self._backends: Counted[BackendKey] = Counted(
-            MAX_BACKENDS, dataplane.backend_traffic, dataplane.backend_flows
+            MAX_BACKENDS, dataplane.backend_traffic, dataplane.backend_flows, ids.backends
         )
-        self._former: dict[VipKey, set[BackendKey]] = {}  # left the vip, still have flows
+        self._former: Former = {}  # left the vip, still have flows
+        # What old flows of each vip may use. A family may have lost its tunnel source since another process.
+        self._usable = {vip: {b for b in keys if b[1].version in sources} for vip, keys in ids.usable.items()}
         self._hop_of: dict[Address, int] = {}
         self.applied = Applied(StateMessage({}, ()), None, 0)
 
@@ -122,8 +136,8 @@ class Forwarding:
 
     def reap(self) -> None:
         """Let go of what has left and whose flows have ended. To be called now and then."""
-        kept = {vip: {b for b in backends if self._backends.flows(b) > 0} for vip, backends in self._former.items()}
-        kept = {vip: backends for vip, backends in kept.items() if backends}
+        still = {vip: {b for b in backends if self._backends.flows(b) > 0} for vip, backends in self._former.items()}
+        kept = {vip: backends for vip, backends in still.items() if backends}
         if kept != self._former:
             self._former = kept
             self._publish(self.applied.message, kept)
@@ -182,17 +196,19 @@ class Forwarding:
         """The Maglev table of a vip."""
         return self._tables.build(vip.weights, vip.table_size)
 
-    def _still_draining(self, message: StateMessage) -> dict[VipKey, set[BackendKey]]:
+    def _still_draining(self, message: StateMessage) -> Former:
         """Per vip, the backends of the state in force that the message no longer names."""
         members = {vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members} for vip in message.vips}
-        before: dict[VipKey, set[BackendKey]] = {vip: set(keys) for vip, keys in self._former.items()}
-        for vip in self.applied.message.vips:
-            usable = (m.backend for m in vip.members if m.status != "down")
-            before.setdefault(vip.key, set()).update((b, self.applied.message.backends[b]) for b in usable)
         # Whether they have flows is looked at by reap(): a worker may be making the last one right now.
-        return {vip: keys - members[vip] for vip, keys in before.items() if vip in members and keys - members[vip]}
+        left = {vip: keys - members[vip] for vip, keys in self._usable.items() if vip in members}
+        return {vip: keys for vip, keys in left.items() if keys}
 
-    def _publish(self, message: StateMessage, former: dict[VipKey, set[BackendKey]]) -> None:
+    def _publish(self, message: StateMessage, former: Former) -> None:
+        usable = {
+            vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members if m.status != "down"}
+            | former.get(vip.key, set())
+            for vip in message.vips
+        }
         keys = set(message.backends.items()).union(*former.values())
         numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
         addresses = {address for _, address in keys}.union(message.cluster.values())
@@ -200,11 +216,14 @@ class Forwarding:
         backends = [(*numbers[key], *self._tunnel(key[1], hop_of)) for key in numbers]
         by_name = {name: numbers[name, address][0] for name, address in message.backends.items()}
         vips = [
-            self._vip_entry(vip, by_name, {numbers[key][0] for key in former.get(vip.key, ())})
-            for vip in message.vips
+            self._vip_entry(vip, by_name, sorted(numbers[key][0] for key in usable[vip.key])) for vip in message.vips
         ]
+        state = State(vips, backends, self._cluster_entry(message.cluster, hop_of))
         self._write_macs()
-        self._dataplane.publish(State(vips, backends, self._cluster_entry(message.cluster, hop_of)))
+        # First: a process that is killed between the two has made no entry that its successor could not read.
+        self._note(TableIds(self._vips.held(), self._backends.held(), usable))
+        self._dataplane.publish(state)
+        self._usable = usable
         self._hop_of = hop_of
         for index in self._hops.release_unless(set(hop_of.values())):
             self._dataplane.set_next_hop(index, 0, None)
@@ -230,10 +249,9 @@ class Forwarding:
         slots = self._tables.slots(table, {name: position for position, name in enumerate(names)})
         return [self._tunnel(nodes[name], hop_of) for name in names], names.index(self._node), slots
 
-    def _vip_entry(self, vip: VipMessage, numbers: dict[str, int], former: set[int]) -> tuple[Any, ...]:
+    def _vip_entry(self, vip: VipMessage, numbers: dict[str, int], usable: list[int]) -> tuple[Any, ...]:
         weights = vip.weights
         slots = self._tables.slots(self.table(vip), numbers) if weights else NO_SLOTS
-        usable = {numbers[m.backend] for m in vip.members if m.status != "down"} | former
         number, _ = self._vips.assign(vip.key)
         return (
             number,
@@ -242,5 +260,5 @@ class Forwarding:
             vip.port,
             vip.client_affinity,
             slots,
-            sorted(usable),
+            usable,
         )

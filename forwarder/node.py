@@ -3,15 +3,17 @@
 import asyncio
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import structlog
 
 from forwarder import environment
-from forwarder._dataplane import FATE_KINDS, REASONS, Dataplane, PacketPool, cleanup
+from forwarder._dataplane import FATE_KINDS, REASONS, STEERING_SEED, Dataplane, PacketPool, cleanup
 from forwarder.canary import Canary
 from forwarder.control import Handler, Request, RequestRefused, flow_of
 from forwarder.forwarding import Forwarding
+from forwarder.kept_tables import KeptTables
 from forwarder.neighbors import Neighbors
 from forwarder.next_hops import NextHops
 from forwarder.ports import interface_index, link_up, open_ports
@@ -25,15 +27,38 @@ log = structlog.get_logger()
 class Node:
     """Owns the data plane from start to stop. Raises Refused when it cannot start as asked."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, run_dir: Path) -> None:
         self._settings = settings
         interfaces = [interface_index(port) for port in settings.ports]
-        lcores = environment.start(settings)
+        self._kept = KeptTables(run_dir, settings)
+        try:
+            lcores = self._open()
+        except Refused:
+            self._kept.give_up()
+            raise
+        for index, port in enumerate(settings.ports):
+            kernel = interfaces[index] is not None
+            self._dataplane.set_port(index, port.mtu, punts=kernel, unfinished=kernel)
+        self._hops = NextHops(settings.ports, interfaces)
+        self._forwarding = Forwarding(
+            self._dataplane, self._hops, settings.sources, settings.node, self._kept.ids, self._kept.note
+        )
+        self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
+        self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
+        self._applying = asyncio.Lock()
+        self._kept.take_over(self._dataplane)
+        self._dataplane.start(lcores)
+
+    def _open(self) -> list[int]:
+        """DPDK, pool, ports and data plane; returns the lcores to run on. Raises Refused."""
+        settings = self._settings
+        lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
             self._pool = PacketPool("packet_pool", settings.packet_pool)
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
         self._ports = open_ports(settings.ports, self._pool)
+        tables = self._kept.open()
         try:
             self._dataplane = Dataplane(
                 self._pool,
@@ -44,18 +69,12 @@ class Node:
                 connection_entries=settings.connection_entries,
                 connection_seconds=settings.connection_seconds,
                 idle=settings.idle,
+                steering_seed=STEERING_SEED,
+                tables=tables,
             )
         except Exception as error:
             raise Refused(f"the data plane could not be made: {error}.") from error
-        for index, port in enumerate(settings.ports):
-            kernel = interfaces[index] is not None
-            self._dataplane.set_port(index, port.mtu, punts=kernel, unfinished=kernel)
-        self._hops = NextHops(settings.ports, interfaces)
-        self._forwarding = Forwarding(self._dataplane, self._hops, settings.sources, settings.node)
-        self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
-        self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
-        self._applying = asyncio.Lock()
-        self._dataplane.start(lcores)
+        return lcores
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -86,6 +105,7 @@ class Node:
     def stop(self) -> None:
         """Stop the stages and give everything back; says so when a packet is missing."""
         self._dataplane.close()
+        self._kept.end()
         for port in self._ports:
             port.close()
         missing = self._pool.missing
@@ -141,6 +161,7 @@ class Node:
             "held": self._dataplane.held,
             "pool": {"size": self._pool.size, "free": self._pool.available, "pieces": self._pool.pieces},
             "workers": [self._dataplane.worker(i) for i in range(len(self._settings.worker_cpus))],
+            "connections": self._kept.describe(),
             "own": {"canaries": self._dataplane.own, "pieces": self._dataplane.pieces},
             "next_hops": self._hops.describe(),
             "path_mtus": self._forwarding.path_mtus(),

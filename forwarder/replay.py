@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forwarder._capture import CaptureError, CaptureReader, CaptureWriter
-from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port, initialize
+from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port, initialize, table_bytes
 from forwarder.environment import needed_megabytes
 from forwarder.forwarding import Forwarding
 from forwarder.next_hops import NextHops
@@ -45,7 +45,7 @@ class Replay:
 
     def __init__(self, settings: Settings, state: dict[str, Any], workers: int, trace: bool = False) -> None:
         packets = PACKETS_PER_STAGE * (workers + 3)
-        megabytes = needed_megabytes(packets, settings.connection_entries, workers, hugepages=False)
+        megabytes = needed_megabytes(packets, False, workers * table_bytes(settings.connection_entries))
         initialize(
             ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
             + ["--lcores", f"0@{min(os.sched_getaffinity(0))}", "--log-level", "lib.eal:warning"]

@@ -1,11 +1,12 @@
 """Numbers for vips and backends that stay the same from state to state, so that connection tables can hold them."""
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 
 MAX_GENERATION = 4095
+Held = tuple[int, int]  # number and generation
 
 
 class IdsExhausted(Exception):
@@ -16,16 +17,20 @@ class StableIds(Generic[Key]):
     """Gives each key a number below `limit` and the number's generation.
 
     A number is used again only after its key was released, and then with the next generation, so that what was
-    remembered under the old one cannot be taken for the new one.
+    remembered under the old one cannot be taken for the new one. `held` is what keys have from another process.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, held: Mapping[Key, Held] | None = None) -> None:
+        held = held or {}
         self._limit = limit
-        self._numbers: dict[Key, int] = {}
-        self._generations: list[int] = []
-        self._free: list[int] = []
+        self._numbers: dict[Key, int] = {key: number for key, (number, _) in held.items()}
+        by_number = dict(held.values())
+        count = max(by_number, default=-1) + 1
+        # Nothing is remembered under a number that nobody holds, so its generations may begin anew.
+        self._generations: list[int] = [by_number.get(number, 0) for number in range(count)]
+        self._free: list[int] = [number for number in range(count) if number not in by_number]
 
-    def assign(self, key: Key) -> tuple[int, int]:
+    def assign(self, key: Key) -> Held:
         """(number, generation) of the key; the same until it is released. Raises IdsExhausted."""
         number = self._numbers.get(key)
         if number is None:
@@ -51,6 +56,10 @@ class StableIds(Generic[Key]):
         """All (key, number), in order of number."""
         return sorted(self._numbers.items(), key=lambda item: item[1])
 
+    def held(self) -> dict[Key, Held]:
+        """(number, generation) of all keys, in order of number."""
+        return {key: (number, self._generations[number]) for key, number in self.items()}
+
 
 class Counted(Generic[Key]):
     """Stable numbers whose traffic and flows the data plane counts.
@@ -58,13 +67,19 @@ class Counted(Generic[Key]):
     A key's traffic starts at zero even when its number was another's before; a key with flows keeps its number.
     """
 
-    def __init__(self, limit: int, traffic: Callable[[int], tuple[int, int]], flows: Callable[[int], int]) -> None:
-        self._ids: StableIds[Key] = StableIds(limit)
+    def __init__(
+        self,
+        limit: int,
+        traffic: Callable[[int], tuple[int, int]],
+        flows: Callable[[int], int],
+        held: Mapping[Key, Held] | None = None,
+    ) -> None:
+        self._ids: StableIds[Key] = StableIds(limit, held)
         self._traffic = traffic
         self._flows = flows
-        self._base: dict[Key, tuple[int, int]] = {}
+        self._base: dict[Key, tuple[int, int]] = {key: traffic(number) for key, number in self._ids.items()}
 
-    def assign(self, key: Key) -> tuple[int, int]:
+    def assign(self, key: Key) -> Held:
         """(number, generation) of the key. Raises IdsExhausted."""
         number, generation = self._ids.assign(key)
         if key not in self._base:
@@ -85,6 +100,10 @@ class Counted(Generic[Key]):
     def items(self) -> list[tuple[Key, int]]:
         """All (key, number), in order of number."""
         return self._ids.items()
+
+    def held(self) -> dict[Key, Held]:
+        """(number, generation) of all keys, in order of number."""
+        return self._ids.held()
 
     def traffic(self) -> list[tuple[Key, dict[str, int]]]:
         """(key, {"packets", "bytes", "flows"}) of all keys."""

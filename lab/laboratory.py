@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from controller.rundir import RunDir
 from lab import machine, namespaces, nodes, topology
 from lab.namespaces import SOURCE, LabError
 from lab.nodes import WORK
@@ -83,6 +84,8 @@ def down() -> None:
     """Remove every trace of the lab; also of one that was never finished, or is gone already."""
     UP.unlink(missing_ok=True)
     namespaces.remove_all()
+    for node in NODES:  # a node that was killed has left its connection tables for the next one
+        RunDir(node.name, WORK / "run").remove()
     machine.restore_hugepages(PAGES_NOTE)
     if WORK.exists():
         shutil.rmtree(WORK)

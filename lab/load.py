@@ -85,6 +85,7 @@ class Client:
         self.address, self.port = options.address, options.port
         self.sources = itertools.cycle(options.source or [None])
         self.rate = options.rate
+        self.period = options.period
         self.left = options.requests  # None: until stopped
         self.stop = asyncio.Event()
         self.results = Results()
@@ -162,7 +163,7 @@ class Client:
         last = False
         while connection.broken is None and not last:
             pause = asyncio.create_task(self.stop.wait())
-            await asyncio.wait([pause], timeout=PERIOD * random.uniform(0.5, 1.5))
+            await asyncio.wait([pause], timeout=self.period * random.uniform(0.5, 1.5))
             pause.cancel()
             last = self.stop.is_set()
             try:
@@ -195,6 +196,7 @@ def main() -> None:
     parser.add_argument("--source", action="append", help="local address; several are used in turn")
     parser.add_argument("--requests", type=int, default=None, help="how many; default: until stdin is closed")
     parser.add_argument("--connections", type=int, default=0, help="long connections")
+    parser.add_argument("--period", type=float, default=PERIOD, help="seconds between exchanges on one of them")
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--rate", type=float, default=None, help="requests a second; default: no limit")
     print(json.dumps(asdict(asyncio.run(run(parser.parse_args())))), flush=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from lab.load import LongConnection, Results, Retry
+from lab.load import PERIOD, LongConnection, Results, Retry
 from lab.namespaces import LabError
 from lab.nodes import WORK
 from lab.topology import CLIENT, CLIENT_ADDRESSES, PORT, VIP
@@ -20,8 +20,16 @@ LOG = WORK / "client.log"
 class Traffic:
     """A running load: its long connections are open once it is made, requests go on until `finish`."""
 
-    def __init__(self, *, requests: int | None = None, connections: int = 0, rate: float | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        requests: int | None = None,
+        connections: int = 0,
+        rate: float | None = None,
+        period: float = PERIOD,
+    ) -> None:
         words = [sys.executable, "-m", "lab.load", str(VIP), str(PORT), "--connections", str(connections)]
+        words += ["--period", str(period)]
         words += [word for address in CLIENT_ADDRESSES for word in ("--source", str(address))]
         words += ["--requests", str(requests)] if requests is not None else []
         words += ["--rate", str(rate)] if rate is not None else []

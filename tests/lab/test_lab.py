@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from forwarder import table_memory
 from lab import machine, namespaces
 from lab.nodes import MAGLEV, WORK
+from lab.topology import NODES
 
 REQUESTS, CONNECTIONS = 600, 30
 STEPS = ["spread", "membership", "backend death", "forwarder death", "node drain"]
@@ -38,6 +40,8 @@ def left_over() -> list[str]:
     """Everything on this machine that only the lab makes."""
     found = [f"namespace {namespace.full_name}" for namespace in namespaces.existing()]
     found += [str(WORK)] if WORK.exists() else []
+    tables = (table_memory.place(WORK / "run" / node.name, True).directory for node in NODES)
+    found += [str(directory) for directory in tables if directory.exists()]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_text().replace("\0", " ")

@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 
-from lab import laboratory, machine, nodes, traffic
+from controller.api_client import ask
+from forwarder import table_memory
+from lab import laboratory, machine, nodes, topology, traffic
 from lab.laboratory import wait_until
 from lab.namespaces import LabError
 from lab.nodes import MAGLEV, WORK
-from lab.topology import NODES
+from lab.topology import BACKENDS, NODES
+from lab.traffic import Traffic
 
+CONNECTIONS = 1000
 ROUNDS = 20
 VICTIMS = ("forwarder", "controller", "speaker")
 PATIENCE = 20.0
@@ -31,12 +35,19 @@ pytestmark = [
 NODE, OTHER = NODES
 
 
+Controllers = list["subprocess.Popen[str]"]
+
+
 @pytest.fixture(scope="module")
-def lab() -> Iterator[None]:
+def lab() -> Iterator[Controllers]:
+    """The lab, up; and the controllers that tests have started in it."""
     for words in (("down",), ("up",)):
         subprocess.run([*MAGLEV, "lab", *words], check=True, timeout=120)
-    yield
+    controllers: Controllers = []
+    yield controllers
     subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
+    for controller in controllers:
+        controller.wait()
 
 
 def pids() -> dict[str, int]:
@@ -60,8 +71,8 @@ def free_hugepages() -> int:
     return int(meminfo["HugePages_Free"])
 
 
-def whole() -> bool:
-    """The node serves and is announced, and its forwarder is fit."""
+def serves() -> bool:
+    """The node is announced, and its forwarder is fit."""
     try:
         status: dict[str, Any] = nodes.status(NODE)
     except LabError:
@@ -71,21 +82,58 @@ def whole() -> bool:
         and status["speaker"]["connected"]
         and status["state"] == "running"
         and status["announced"] == ["192.0.2.1"]
-        and laboratory.all_announced()
+        and str(NODE.address) in topology.next_hops()
     )
 
 
-def test_twenty_kills_are_survived_and_nothing_is_left_over(lab: None) -> None:
+def whole() -> bool:
+    """So does the other one."""
+    return serves() and laboratory.all_announced()
+
+
+@pytest.fixture
+def alone(lab: Controllers) -> Iterator[None]:
+    """All traffic by way of one node, with the pool that the lab begins with."""
+    nodes.change_pool(laboratory.POOL)
+    wait_until(whole, PATIENCE, "the node is whole")
+    socket = WORK / "run" / OTHER.name / "controller.sock"
+    ask(socket, "POST", "/drain-self", {"drain": True})
+    wait_until(lambda: not laboratory.all_announced(), PATIENCE, "the other node is out")
+    yield
+    ask(socket, "POST", "/drain-self", {"drain": False})
+
+
+@pytest.mark.parametrize("victims", [("forwarder",), ("controller", "forwarder")], ids=" and ".join)
+def test_connections_are_kept(lab: Controllers, alone: None, victims: tuple[str, ...]) -> None:
+    """Killed just after the pool changed: one backend has left, another takes a third of the slots."""
+    b1, b2, b3, b4 = BACKENDS
+    with Traffic(requests=0, connections=CONNECTIONS, period=2.0) as load:
+        nodes.change_pool((b1, b3, b4))
+        wait_until(lambda: set(nodes.slots(NODE)) == {"b1", "b3", "b4"}, PATIENCE, "the pool has changed")
+        before = pids()
+        for victim in victims:
+            os.kill(before[victim], signal.SIGKILL)
+        if "controller" in victims:
+            lab.append(start_controller())
+        wait_until(lambda: _replaced("forwarder", before), PATIENCE, "there is a new forwarder")
+        wait_until(serves, PATIENCE, "the node serves again")
+        kept = nodes.status(NODE)["stats"]["connections"]
+        results = load.finish()
+    assert [connection for connection in results.connections if connection.broken] == []
+    assert len(results.connections) == CONNECTIONS
+    assert sum(connection.backend == b2.name for connection in results.connections) > CONNECTIONS / 5
+    assert kept["started_empty"] is None
+    assert kept["kept"] >= CONNECTIONS
+
+
+def test_twenty_kills_are_survived_and_nothing_is_left_over(lab: Controllers) -> None:
     wait_until(whole, PATIENCE, "the node is whole")
     free = free_hugepages()
-    controllers: list[subprocess.Popen[str]] = []
     for number, victim in enumerate(islice(cycle(VICTIMS), ROUNDS)):
         before = pids()
         os.kill(before[victim], signal.SIGKILL)
         if victim == "controller":
-            if controllers:
-                controllers[-1].wait()
-            controllers.append(start_controller())
+            lab.append(start_controller())
         where = f"round {number}, {victim} killed"
         wait_until(lambda: _replaced(victim, before), PATIENCE, f"{where}: there is a new one")  # noqa: B023
         wait_until(whole, PATIENCE, f"{where}: the node is whole again")
@@ -103,8 +151,10 @@ def test_twenty_kills_are_survived_and_nothing_is_left_over(lab: None) -> None:
         PATIENCE,
         "both nodes have ended",
     )
-    assert controllers[-1].wait() == 0
+    assert lab[-1].wait() == 0
     assert not list((WORK / "run").glob("*/*")), "a run directory is not empty"
+    for node in NODES:
+        assert not table_memory.place(WORK / "run" / node.name, True).directory.exists()
     assert free_hugepages() > free
 
 

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from forwarder import table_memory
+
 ROOT = Path(__file__).parents[2]
 NODE, PEER = "tD-node", "tD-peer"
 NODE_MAC = "02:00:00:00:00:02"  # the one that the packet tests' frames are sent to
@@ -261,7 +263,12 @@ class Forwarder:
             process.communicate()
         return process.returncode, said
 
+    def tables(self, hugepages: bool = False) -> Path:
+        """Where its connection tables are."""
+        return table_memory.place(self.run_dir, hugepages).directory
+
     def close(self) -> None:
         if self.process is not None:
             self.stop(signal.SIGKILL)
+        table_memory.remove(self.run_dir)
         shutil.rmtree(self.run_dir, ignore_errors=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
+from mmap import mmap
 from typing import Any, NamedTuple
 
-from forwarder._dataplane import FATE_KINDS, Dataplane, DataplaneError, PacketPool, Port
+from forwarder._dataplane import FATE_KINDS, Dataplane, DataplaneError, PacketPool, Port, table_bytes
 from forwarder.forwarding import Forwarding
 from forwarder.next_hops import KernelView, NextHops
 from forwarder.settings import PortSettings
+from forwarder.table_ids import TableIds
 from packets.world import GATEWAY_MAC, HASH_KEY, TUNNEL, TUNNEL6
 
 SOURCES = {4: ip_address(TUNNEL), 6: ip_address(TUNNEL6)}
@@ -56,8 +59,33 @@ class End(NamedTuple):
     backend: str | None = None
 
 
+@dataclass
+class Kept:
+    """Connection tables that outlive a road, and what was noted of their numbers last."""
+
+    tables: list[mmap]
+    ids: TableIds = field(default_factory=TableIds)
+
+    @classmethod
+    def new(cls, workers: int = 1, connections: int = 16384) -> Kept:
+        return cls([mmap(-1, table_bytes(connections)) for _ in range(workers)])
+
+    def note(self, ids: TableIds) -> None:
+        self.ids = ids
+
+    def copy(self) -> Kept:
+        """All of it as it is at this moment."""
+        copy = Kept([mmap(-1, len(table)) for table in self.tables], TableIds.from_json(self.ids.as_json()))
+        for old, new in zip(self.tables, copy.tables, strict=True):
+            new[:] = old[:]
+        return copy
+
+
 class Road:
-    """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors."""
+    """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors.
+
+    With `kept` it goes on, at clock `now`, with the tables of a road before.
+    """
 
     def __init__(
         self,
@@ -73,11 +101,14 @@ class Road:
         seconds: tuple[int, int, int, int] = (10, 7200, 10, 60),
         idle: str = "sleep",
         trace: bool = False,
+        kept: Kept | None = None,
+        now: int = 1000,
     ) -> None:
         settings = ports or [port_settings(mtu)]
         self.ring_size = ring_size
         self.workers = workers
-        self.now = 1000
+        self.now = now
+        self.whole: bool | None = None
         self.given = 0
         self.taken = [0] * len(settings)
         self.running = False
@@ -93,12 +124,21 @@ class Road:
             connection_seconds=seconds,
             idle=idle,
             trace=trace,
+            tables=kept.tables if kept else None,
         )
         for index, port in enumerate(settings):
             self.dataplane.set_port(index, port.mtu, punts)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
         self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES, "lb1")
+        if kept is not None:
+            self._take_over(kept)
+
+    def _take_over(self, kept: Kept) -> None:
+        ids = kept.ids
+        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES, "lb1", ids, kept.note)
+        vips = [number for number, _ in ids.vips.values()]
+        self.whole = self.dataplane.take_over(dict(ids.backends.values()), vips, self.now)
 
     def see(self, view: KernelView) -> None:
         """The kernel's routes or neighbors have changed."""

@@ -75,11 +75,11 @@ def test_promised_hugepages_are_not_free() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "entries", "workers", "least"),
-    [(16384, 1 << 20, 1, 38 + 13), (16384, 1 << 20, 4, 38 + 52), (262144, 1 << 22, 8, 608 + 416), (1024, 64, 1, 2)],
+    ("pool", "tables", "least"),
+    [(16384, 0, 38), (16384, 52 << 20, 38 + 52), (262144, 416 << 20, 608 + 416), (1024, 0, 2)],
 )
-def test_memory_covers_packets_and_tables(pool: int, entries: int, workers: int, least: int) -> None:
-    assert least <= needed_megabytes(pool, entries, workers, hugepages=True) <= 2 * least + 20
+def test_memory_covers_packets_and_tables_that_live_nowhere_else(pool: int, tables: int, least: int) -> None:
+    assert least <= needed_megabytes(pool, True, tables) <= 2 * least + 20
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
 def test_stages_are_lcores_from_one_and_the_control_thread_floats(machine: Machine) -> None:
     assert environment.start(SETTINGS) == [1, 2, 3, 4]
     assert machine.option("--lcores") == "0@(0,1,2,3),1@0,2@1,3@2,4@0"
-    assert int(machine.option("-m")) == needed_megabytes(16384, 1 << 20, 2, hugepages=False)
+    assert int(machine.option("-m")) == needed_megabytes(16384, hugepages=False)
 
 
 def test_no_pci_device_is_touched_and_no_file_is_left(machine: Machine) -> None:
@@ -192,6 +192,16 @@ def test_what_is_missing_is_said_before_dpdk_is_asked(
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert machine.arguments is None
+
+
+def test_tables_in_hugepages_are_asked_for_beside_dpdks_own(machine: Machine) -> None:
+    """With all of them in one sentence, so that they are reserved once."""
+    wanted = needed_megabytes(16384, hugepages=True)
+    environment.MEMINFO.write_text(meminfo(wanted // 2 + 1))
+    environment.start(replace(SETTINGS, hugepages=True))
+    assert int(machine.option("-m")) == wanted
+    with pytest.raises(Refused, match=f"^{wanted + 28} MB of hugepages are needed"):
+        environment.start(replace(SETTINGS, hugepages=True), 28 << 20)
 
 
 def test_without_hugepages_and_kernel_interfaces_root_is_not_needed(

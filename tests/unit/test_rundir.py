@@ -15,6 +15,7 @@ from controller.rundir import (
     read_json,
     write_private,
 )
+from forwarder import table_memory
 
 
 def test_the_base_directory_is_the_override_or_what_fits_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +71,18 @@ def test_what_a_node_leaves_is_removed_and_nothing_else(run_dir: RunDir, base: P
     assert [path.name for path in run_dir.path.iterdir()] == ["notes"]
 
 
+def test_the_tables_of_a_node_are_removed_with_it(run_dir: RunDir) -> None:
+    place = table_memory.place(run_dir.path, False)
+    place.create(2, 100)
+    other = table_memory.place(run_dir.path.with_name("lb2"), False)
+    other.create(1, 100)
+    run_dir.remove()
+    assert not place.directory.exists()
+    assert other.directory.exists()
+    RunDir("lb2").remove()
+    assert not other.directory.exists()
+
+
 def test_nodes_are_found_by_their_lock(base: Path) -> None:
     with pytest.raises(NoSuchNodeError, match="no node is running"):
         find_running(base=base / "nowhere")
@@ -109,11 +122,15 @@ def test_the_files_of_a_program_that_lives_are_not_removed(base: Path) -> None:
     run_dir = RunDir("lb1")
     run_dir.create()
     write_private(run_dir.announced, "[]")
+    tables = table_memory.place(run_dir.path, False)
+    tables.create(1, 100)
     living = PidFile(run_dir.forwarder_pid)
     living.lock()
     run_dir.remove()
     assert run_dir.announced.exists()
+    assert tables.directory.exists()
     assert run_dir.forwarder_pid.exists()
     living.release()
     run_dir.remove()
     assert not run_dir.announced.exists()
+    assert not tables.directory.exists()

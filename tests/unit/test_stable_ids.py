@@ -56,6 +56,23 @@ def test_more_keys_than_numbers_are_refused_and_the_others_keep_theirs() -> None
     assert ids.assign("c") == (0, 2)
 
 
+def test_numbers_of_another_process_are_held_on_to() -> None:
+    ids: StableIds[str] = StableIds(10, {"a": (4, 7), "b": (1, MAX_GENERATION)})
+    assert ids.held() == {"b": (1, MAX_GENERATION), "a": (4, 7)}
+    assert [ids.assign(key) for key in "ab"] == [(4, 7), (1, MAX_GENERATION)]
+    assert [ids.assign(key) for key in "cdef"] == [(0, 1), (2, 1), (3, 1), (5, 1)]
+    ids.release("b")
+    ids.release("a")
+    assert [ids.assign(key) for key in "gh"] == [(1, 1), (4, 8)]
+
+
+def test_a_limit_holds_for_numbers_of_another_process_too() -> None:
+    ids: StableIds[str] = StableIds(2, {"a": (1, 1)})
+    assert ids.assign("b") == (0, 1)
+    with pytest.raises(IdsExhausted):
+        ids.assign("c")
+
+
 class Plane:
     """What the data plane counts, by number; its counters never go back."""
 
@@ -63,8 +80,8 @@ class Plane:
         self.traffic: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self.flows: dict[int, int] = defaultdict(int)
 
-    def counted(self, limit: int = 8) -> Counted[str]:
-        return Counted(limit, lambda number: self.traffic[number], lambda number: self.flows[number])
+    def counted(self, limit: int = 8, held: dict[str, tuple[int, int]] | None = None) -> Counted[str]:
+        return Counted(limit, lambda number: self.traffic[number], lambda number: self.flows[number], held)
 
 
 def test_traffic_of_a_key_starts_at_zero_on_a_used_number() -> None:
@@ -104,6 +121,18 @@ def test_a_key_that_comes_back_before_its_release_goes_on_counting() -> None:
     ids.release_unless(set())
     assert ids.assign("a") == (0, 1)
     assert ids.traffic() == [("a", {"packets": 5, "bytes": 50, "flows": 1})]
+
+
+def test_a_key_of_another_process_counts_from_here_on_and_goes_when_its_flows_end() -> None:
+    plane = Plane()
+    plane.flows[2] = 3
+    ids = plane.counted(held={"a": (2, 5)})
+    assert ids.traffic() == [("a", {"packets": 0, "bytes": 0, "flows": 3})]
+    ids.release_unless(set())
+    assert ids.held() == {"a": (2, 5)}
+    plane.flows[2] = 0
+    ids.release_unless(set())
+    assert ids.held() == {}
 
 
 LIMIT = 5
