@@ -44,29 +44,34 @@ static void send_like(struct rte_mbuf *piece, const struct rte_mbuf *m, const ui
 	*packet_note(piece) = (struct packet_note){.flags = PACKET_PIECE};
 }
 
-enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, uint16_t l3, uint16_t mtu)
+int pieces_cut(struct worker *w, struct rte_mbuf *m, uint16_t l3, uint16_t mtu, struct rte_mbuf **pieces)
 {
 	const uint8_t *ethernet = rte_pktmbuf_mtod(m, const uint8_t *);
-	struct rte_mbuf *pieces[MAX_PIECES];
 	int n;
 
 	rte_pktmbuf_adj(m, l3); // the library wants to see the IP header first
 	n = cut(w->pool, m, pieces, mtu);
-	if (n < 0 || rte_ring_free_count(w->out) < (unsigned int)n) {
-		rte_pktmbuf_prepend(m, l3);
-		if (n < 0)
-			return n == -ENOMEM ? REASON_too_big_buffers : REASON_too_big_pieces;
-		rte_pktmbuf_free_bulk(pieces, (unsigned int)n);
-		return REASON_muxing_full;
-	}
 	for (int i = 0; i < n; i++) {
 		complete(pieces[i], w->fragment_id);
 		send_like(pieces[i], m, ethernet, l3);
 	}
-	w->fragment_id += w->ip_id_step;
+	rte_pktmbuf_prepend(m, l3);
+	if (n > 0)
+		w->fragment_id += w->ip_id_step;
+	return n;
+}
+
+enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, struct rte_mbuf **pieces, int n)
+{
+	if (n < 0)
+		return n == -ENOMEM ? REASON_too_big_buffers : REASON_too_big_pieces;
+	if (rte_ring_free_count(w->out) < (unsigned int)n) {
+		rte_pktmbuf_free_bulk(pieces, (unsigned int)n);
+		return REASON_muxing_full;
+	}
 	*packet_note(pieces[n - 1]) = *packet_note(m);
 	rte_mbuf_dynfield_copy(pieces[n - 1], m); // its number in the trace
-	count(&w->stats.made, (uint64_t)n - 1); // before they can come back
+	count(&w->stats.made, (uint64_t)n - 1);   // before they can come back
 	rte_ring_sp_enqueue_bulk(w->out, (void *const *)pieces, (unsigned int)n, NULL); // nobody else fills it
 	packet_free(m); // its bytes stay until the last piece is gone
 	return GO_ON;

@@ -11,9 +11,12 @@
 
 enum { MAX_PIECES = 128 }; // of one packet: 65535 bytes at an MTU of 576 are 119
 
-// Cut `m`, whose outer headers are written behind `l3` bytes of Ethernet header and tags, into outer packets of at
-// most `mtu` bytes and put them into the ring to muxing. Returns GO_ON, and `m` is gone; or the reason why it cannot
-// be, and the caller still has it.
-enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, uint16_t l3, uint16_t mtu);
+// Cut the IP packet behind `l3` bytes of Ethernet header and tags into pieces of at most `mtu` bytes, each with the same
+// Ethernet header before it. Returns how many, or a negative errno; the caller still has `m`.
+int pieces_cut(struct worker *w, struct rte_mbuf *m, uint16_t l3, uint16_t mtu, struct rte_mbuf **pieces);
+
+// Put the pieces of `m` into the ring to muxing. Returns GO_ON, and `m` is gone; or the reason why it cannot be done (`n`
+// is what pieces_cut() returned), and the caller still has it.
+enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, struct rte_mbuf **pieces, int n);
 
 #endif

@@ -335,6 +335,8 @@ static enum reason encapsulate(struct worker *w, const struct state *s, struct r
 		if (reason != GO_ON)
 			return reason;
 	}
+	if (job->piece_mtu != 0 && job->vip == NULL && v->version == 4)
+		return GO_ON; // cut first, see send_on_in_pieces()
 	packet_cut(m, v->l3 + v->ip_length); // Ethernet padding is not the packet's
 	frame = packet_prepend(m, outer);
 	if (frame == NULL)
@@ -363,6 +365,39 @@ static void pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
 		packet_end(&w->stats, w->collector, packets[sent], REASON_muxing_full);
 }
 
+// A fragment that goes on to another node must come whole out of one outer packet, so it is cut before it is wrapped.
+static enum reason send_on_in_pieces(struct worker *w, const struct state *s, struct rte_mbuf *m, const struct job *job)
+{
+	struct rte_mbuf *pieces[MAX_PIECES];
+	int n;
+
+	packet_cut(m, job->view.l3 + job->view.ip_length);
+	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
+		m->ol_flags |= RTE_MBUF_F_TX_VLAN;
+	n = pieces_cut(w, m, job->view.l3, job->piece_mtu - job->to->outer.length, pieces);
+	for (int i = 0; i < n; i++) {
+		struct job piece = {.hash = job->hash, .to = job->to};
+		enum reason reason;
+
+		parse_ip(rte_pktmbuf_mtod(pieces[i], const uint8_t *), pieces[i]->data_len, pieces[i]->pkt_len, &piece.view);
+		packet_note(pieces[i])->backend = NO_BACKEND;
+		reason = encapsulate(w, s, pieces[i], &piece);
+		if (reason != GO_ON) { // its neighbor was lost a moment ago
+			rte_pktmbuf_free_bulk(pieces, (unsigned int)n);
+			return reason;
+		}
+	}
+	return pieces_pass_on(w, m, pieces, n);
+}
+
+static enum reason send_in_pieces(struct worker *w, struct rte_mbuf *m, const struct job *job)
+{
+	struct rte_mbuf *pieces[MAX_PIECES];
+	int n = pieces_cut(w, m, job->view.l3, job->piece_mtu, pieces);
+
+	return pieces_pass_on(w, m, pieces, n);
+}
+
 // Outer headers into the headroom. What is cut goes on from here, behind what came before it.
 static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs,
 			   uint16_t n)
@@ -379,7 +414,8 @@ static uint16_t encap_pass(struct worker *w, const struct state *s, struct rte_m
 		if (reason == GO_ON) {
 			pass_on(w, burst, kept);
 			kept = 0;
-			reason = pieces_pass_on(w, burst[i], jobs[i].view.l3, jobs[i].piece_mtu);
+			reason = jobs[i].vip == NULL ? send_on_in_pieces(w, s, burst[i], &jobs[i])
+						     : send_in_pieces(w, burst[i], &jobs[i]);
 		}
 		if (reason != GO_ON)
 			end(w, burst[i], reason);

@@ -92,6 +92,7 @@ static int way_of(const struct conn_table *t, uint64_t hash, uint16_t vip, uint3
 static void recount(const struct conn_table *t)
 {
 	uint32_t by_vip[VIPS] = {0}, by_backend[BACKENDS] = {0}, live = 0;
+	uint16_t *away = calloc(t->bucket_count, sizeof(*away));
 
 	for (uint32_t i = 0; i < t->bucket_count; i++)
 		for (int w = 0; w < CONN_WAYS; w++) {
@@ -102,7 +103,15 @@ static void recount(const struct conn_table *t)
 			live++;
 			by_vip[word >> 22 & (CONN_MAX_VIPS - 1)]++;
 			by_backend[word >> 48]++;
+			if ((t->buckets[i].distance >> (3 * w) & 7) != 0) {
+				uint32_t distance = t->buckets[i].distance >> (3 * w) & 7;
+
+				away[(i + t->bucket_count - distance) % t->bucket_count]++;
+			}
 		}
+	for (uint32_t i = 0; i < t->bucket_count; i++)
+		assert_int_equal(t->buckets[i].away, away[i]);
+	free(away);
 	assert_int_equal(t->counters.live, live);
 	for (int v = 0; v < VIPS; v++)
 		assert_int_equal(t->vip_live[v], by_vip[v]);
@@ -134,6 +143,26 @@ static void flows_are_there_as_they_were(void **state)
 		assert_int_equal(found.seen, 1000);
 	}
 	drop(&t);
+}
+
+// How many of a bucket's flows stand further on is counted anew: a killed owner may have left any number.
+static void flows_that_stand_further_on_are_found(void **state)
+{
+	enum { FLOWS = 3 * CONN_WAYS, ENTRIES = 100 };
+	struct conn_table t = begin_new(ENTRIES, 100), next;
+
+	(void)state;
+	for (uint32_t i = 0; i < FLOWS; i++)
+		assert_true(insert(&t, (uint64_t)(i + 1) << 32, (uint16_t)(i % BACKENDS), CONN_ESTABLISHED, 100));
+	assert_int_equal(t.buckets[0].away, FLOWS - CONN_WAYS);
+	for (uint32_t i = 0; i < t.bucket_count; i++)
+		t.buckets[i].away = (uint16_t)(7 * i);
+	next = next_owner(&t, ENTRIES, 101);
+	for (uint32_t i = 0; i < FLOWS; i++)
+		assert_true(way_of(&next, (uint64_t)(i + 1) << 32, i % BACKENDS % VIPS, 101) >= 0);
+	assert_int_equal(next.counters.live, FLOWS);
+	recount(&next);
+	drop(&next);
 }
 
 static void an_entry_of_unknown_numbers_is_forgotten(void **state)
@@ -492,6 +521,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flows_are_there_as_they_were),
+		cmocka_unit_test(flows_that_stand_further_on_are_found),
 		cmocka_unit_test(an_entry_of_unknown_numbers_is_forgotten),
 		cmocka_unit_test(what_expired_while_nobody_was_there_is_forgotten),
 		cmocka_unit_test(a_table_that_nobody_had_for_long_is_empty),

@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment
+from scapy.layers.inet import ICMP, IP, TCP, UDP, defragment, fragment
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, fragment6
+from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.packet import Packet
 
 from packets.road import Road
@@ -18,6 +19,7 @@ from packets.world import (
     CLIENT6,
     ELSEWHERE,
     EMPTY,
+    TUNNEL,
     VIP,
     VIP6,
     WORLD,
@@ -174,3 +176,36 @@ def test_the_fragments_of_one_datagram_do_not_take_all_places(road: Road) -> Non
     assert road.dataplane.held == 64
     assert road.fates() == {"fragment_unmatched": 199 - 64}
     assert len(road.send(bytes(ether(pieces(number=9)[0])))) == 65
+
+
+CLUSTER = WORLD | {"cluster": {"lb1": TUNNEL, "lb2": "10.0.2.6"}}
+FAR_CLIENT = "198.51.100.4"  # whose fragments are lb2's
+
+
+@pytest.mark.parametrize("tags", [[], [Dot1Q(vlan=7)], [Dot1Q(vlan=7), Dot1Q(vlan=9)]], ids=["no tag", "one", "two"])
+def test_a_fragment_that_goes_on_and_does_not_fit_is_cut_before_it_is_wrapped(
+    make_road: MakeRoad, tags: list[Packet]
+) -> None:
+    """The other node must find a whole fragment in each packet; an outer fragment it could make nothing of."""
+    road = make_road()
+    road.apply(CLUSTER)
+    datagram = IP(src=FAR_CLIENT, dst=VIP, id=7) / UDP(sport=5000, dport=80) / (bytes(range(256)) * 12)
+    parts = fragment(datagram, fragsize=1480)
+    link = ether()
+    for tag in tags:
+        link = link / tag
+    out = road.send(*(bytes(link / part) + bytes(3) for part in parts))
+    assert road.fates() == {"fragment": len(parts)}
+    assert road.dataplane.pieces == len(out) - len(parts) == 2
+    inner = []
+    for frame in out:
+        packet = Ether(frame)
+        assert len(packet[IP]) <= 1500
+        assert (packet[IP].dst, packet[IP].flags.MF, packet[IP].frag) == ("10.0.2.6", 0, 0)
+        assert [layer.vlan for layer in (packet.getlayer(Dot1Q, i + 1) for i in range(len(tags)))] == [
+            tag.vlan for tag in tags
+        ]
+        assert bytes(packet[GRE])[:4] == b"\x01\0\x08\0"
+        inner.append(packet[GRE][IP])
+    (whole,) = defragment(inner)
+    assert bytes(whole[UDP]) == bytes(datagram[UDP])
