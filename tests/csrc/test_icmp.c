@@ -477,6 +477,51 @@ static void every_first_byte_of_a_source(void **state)
 // -- echo
 
 // The reply to a frame of which only `available` bytes are in the first buffer.
+// The view of an echo request whose IP header is followed by these options or extension headers.
+static bool source_routed(uint8_t version, uint8_t first, const uint8_t *between, uint32_t n)
+{
+	uint8_t ip[40 + 40] = {0};
+	uint32_t header = version == 4 ? 20 : 40;
+	struct packet_view v = {.ip = ip, .version = version, .l4 = (uint16_t)(header + n), .available = header + n};
+
+	ip[6] = first;
+	memcpy(ip + header, between, n);
+	return icmp_is_source_routed(&v);
+}
+
+static void a_chosen_way_is_seen_whatever_stands_before_it(void **state)
+{
+	static const struct {
+		const char *what;
+		uint8_t version, first, n, between[40];
+		bool routed;
+	} rows[] = {
+		{"no option", 4, 0, 0, {0}, false},
+		{"loose", 4, 0, 4, {131, 3, 4, 0}, true},
+		{"strict", 4, 0, 4, {137, 3, 4, 0}, true},
+		{"behind no operation", 4, 0, 8, {1, 1, 1, 131, 3, 4, 0, 0}, true},
+		{"behind another option", 4, 0, 8, {7, 4, 4, 0, 137, 3, 4, 0}, true},
+		{"behind the end", 4, 0, 8, {1, 0, 131, 3, 4, 0, 0, 0}, false},
+		{"in another option", 4, 0, 8, {7, 7, 4, 131, 3, 4, 0, 0}, false},
+		{"an option of length 0", 4, 0, 8, {7, 0, 131, 3, 4, 0, 0, 0}, false},
+		{"an option of length 1", 4, 0, 8, {7, 1, 131, 3, 4, 0, 0, 0}, false},
+		{"an option cut before its length", 4, 0, 4, {1, 1, 1, 7}, false},
+		{"an option longer than the header", 4, 0, 4, {7, 40, 0, 0}, false},
+		{"a full header", 4, 0, 40, {[0 ... 38] = 1, 131}, true},
+		{"no header", 6, 58, 0, {0}, false},
+		{"a routing header", 6, 43, 8, {58}, true},
+		{"behind hop by hop", 6, 0, 16, {43, 0, [8] = 58}, true},
+		{"behind options of 16 bytes", 6, 60, 24, {43, 1, [16] = 58}, true},
+		{"behind an atomic fragment", 6, 44, 16, {43, 9, [8] = 58}, true},
+		{"hop by hop alone", 6, 0, 8, {58}, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++)
+		check_row(rows[i].what, source_routed(rows[i].version, rows[i].first, rows[i].between, rows[i].n) ==
+						rows[i].routed);
+}
+
 static struct frame reply_to(const struct frame *f, uint32_t available)
 {
 	struct frame reply = *f;
@@ -698,6 +743,7 @@ int main(void)
 		cmocka_unit_test(no_error_makes_us_read_beyond_its_end),
 		cmocka_unit_test(who_may_be_answered),
 		cmocka_unit_test(every_first_byte_of_a_source),
+		cmocka_unit_test(a_chosen_way_is_seen_whatever_stands_before_it),
 		cmocka_unit_test(ten_thousand_echoes),
 		cmocka_unit_test(echoes_at_the_edge_of_the_sum),
 		cmocka_unit_test(every_checksum_of_a_question),

@@ -69,6 +69,7 @@ static void check_echo(uint8_t *ip, const struct packet_view *v, bool mend)
 	}
 	asked = at_end_of_block(ip, bytes);
 	icmp_may_answer(v);
+	icmp_is_source_routed(v);
 	icmp_echo_reply(ip, v);
 	check_reply(asked, ip, v);
 	free(asked);
