@@ -21,9 +21,11 @@ COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 DATAPLANE_SOURCES = [
     "answer.c",
     "checksum.c",
+    "classify.c",
     "conn_table.c",
     "counters.c",
     "dataplane.c",
+    "decide.c",
     "encap.c",
     "fragment.c",
     "handles.c",
@@ -44,6 +46,7 @@ DATAPLANE_SOURCES = [
     "trace.c",
     "vip_table.c",
     "worker.c",
+    "wrap.c",
 ]
 
 

@@ -1,0 +1,87 @@
+#include <netinet/in.h>
+
+#include "icmp.h"
+#include "job.h"
+
+static enum conn_state first_state(const struct packet_view *v)
+{
+	if (v->protocol != IPPROTO_TCP)
+		return CONN_DATAGRAM;
+	return (v->tcp_flags & TCP_FIN) != 0 ? CONN_CLOSING : CONN_HALF_OPEN;
+}
+
+static uint16_t by_table(const struct worker *w, const struct job *job)
+{
+	const struct vip *vip = job->vip;
+	uint64_t hash = vip->client_affinity ? flow_client_hash(&w->key, &job->view.key) : job->hash;
+
+	return vip->slots[flow_slot(hash, vip->table_size)];
+}
+
+// The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds.
+static enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
+			      struct packet_note *note, enum reason why)
+{
+	const struct vip *vip = job->vip;
+	const struct packet_view *v = &job->view;
+	struct conn_entry entry = {.vip = vip->id, .state = first_state(v)};
+
+	if (vip->table_size == 0)
+		return REASON_no_backend;
+	note->backend = by_table(w, job);
+	if (icmp_is(v))
+		return REASON_error_by_table; // about a flow that this worker does not know: nothing to remember
+	if (job_is_later_fragment(job))
+		return REASON_fragment_later; // its first one was remembered, or could not be
+	if (note->flags & PACKET_OWN)
+		return REASON_own_untracked;
+	if (note->flags & PACKET_SPILLED)
+		return REASON_spilled;
+	if ((v->tcp_flags & TCP_RST) != 0)
+		return REASON_reset_untracked; // the end of a flow is not worth an entry
+	if (why == REASON_new_flow && !conn_fair(&w->table, vip->id, s->vip_count))
+		return REASON_over_share;
+	entry.backend = note->backend;
+	entry.generation = s->backends[note->backend].generation;
+	return conn_insert(&w->table, job->hash, &entry, w->now) ? why : REASON_table_full;
+}
+
+// The connection table's backend while it may be used, else the Maglev table's.
+static enum reason decide_flow(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note)
+{
+	struct conn_entry found;
+	int way = -1;
+
+	note->vip = job->vip->id;
+	if ((note->flags & PACKET_OWN) == 0)
+		way = conn_lookup(&w->table, job->hash, job->vip->id, w->now, &found);
+	if (way < 0)
+		return decide_new(w, s, job, note, REASON_new_flow);
+	if (conn_starts_anew(&found, job->view.tcp_flags))
+		return decide_new(w, s, job, note, REASON_new_after_closing);
+	if (!vip_may_use(job->vip, s, found.backend, found.generation))
+		return decide_new(w, s, job, note, REASON_backend_left);
+	note->backend = found.backend;
+	if (icmp_is(&job->view))
+		return REASON_error_known; // says nothing of how the flow fares
+	if (job_is_later_fragment(job))
+		return REASON_fragment_later;
+	conn_seen(&w->table, job->hash, way, &found, job->view.tcp_flags, w->now);
+	return REASON_known_flow;
+}
+
+enum reason decide(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+{
+	struct packet_note *note = packet_note(m);
+	enum reason reason;
+
+	if (job->vip == NULL)
+		return REASON_fragment_to_node; // classify() knows which
+	reason = decide_flow(w, s, job, note);
+	if (reason == REASON_no_backend)
+		return reason;
+	job->to = &s->backends[note->backend];
+	if (!job->view.fragment)
+		return reason;
+	return job_is_later_fragment(job) ? REASON_fragment_later : REASON_fragment_first;
+}
