@@ -3,24 +3,12 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "wire.h"
+
 enum { RECURSION_ONE = 0x01 }; // first byte of the GRE header
-
-static void write16(uint8_t *p, uint32_t value)
-{
-	p[0] = (uint8_t)(value >> 8);
-	p[1] = (uint8_t)value;
-}
-
-static uint16_t fold(uint32_t sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)(sum + (sum >> 16));
-}
 
 void encap_template_ipv4(struct encap_template *t, const uint8_t *source, const uint8_t *destination)
 {
-	uint32_t sum = 0;
-
 	memset(t, 0, sizeof(*t));
 	t->length = ENCAP_IPV4;
 	t->header[0] = 0x45;
@@ -28,9 +16,7 @@ void encap_template_ipv4(struct encap_template *t, const uint8_t *source, const 
 	t->header[9] = IPPROTO_GRE;
 	memcpy(t->header + 12, source, 4);
 	memcpy(t->header + 16, destination, 4);
-	for (int i = 0; i < 20; i += 2)
-		sum += (uint32_t)(t->header[i] << 8 | t->header[i + 1]);
-	t->partial_sum = fold(sum);
+	t->partial_sum = fold(sum_words(t->header, 20, 0));
 }
 
 void encap_template_ipv6(struct encap_template *t, const uint8_t *source, const uint8_t *destination)
@@ -56,7 +42,7 @@ uint32_t encap_marked(const struct packet_view *outer, uint16_t *ethertype)
 
 	if (outer->fragment || outer->protocol != IPPROTO_GRE || outer->l4 + (uint32_t)ENCAP_GRE > end)
 		return 0;
-	*ethertype = (uint16_t)(gre[2] << 8 | gre[3]);
+	*ethertype = read16(gre + 2);
 	if (gre[0] != RECURSION_ONE || gre[1] != 0 || (*ethertype != 0x0800 && *ethertype != 0x86dd))
 		return 0;
 	return outer->l4 + (uint32_t)ENCAP_GRE;

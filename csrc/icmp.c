@@ -2,6 +2,8 @@
 
 #include <netinet/in.h>
 
+#include "wire.h"
+
 enum {
 	ECHO4 = 8,
 	ECHO_REPLY4 = 0,
@@ -23,23 +25,9 @@ enum {
 	OPTION_STRICT_ROUTE = 137,
 };
 
-static void write16(uint8_t *p, uint32_t value)
-{
-	p[0] = (uint8_t)(value >> 8);
-	p[1] = (uint8_t)value;
-}
-
-static uint32_t sum_of(const uint8_t *p, uint32_t length, uint32_t sum)
-{
-	for (; length > 1; p += 2, length -= 2)
-		sum += (uint32_t)(p[0] << 8 | p[1]);
-	return length > 0 ? sum + (uint32_t)(p[0] << 8) : sum;
-}
-
 static uint16_t checksum(uint32_t sum)
 {
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (uint16_t)~(sum + (sum >> 16));
+	return (uint16_t)~fold(sum);
 }
 
 const uint8_t *icmp_message(const struct packet_view *v, uint32_t *bytes)
@@ -89,8 +77,8 @@ bool icmp_checksum_ok(const struct packet_view *v)
 	if (bytes < length)
 		return false;
 	if (v->version == 6)
-		sum = sum_of(view_source(v), 32, length + IPPROTO_ICMPV6);
-	return checksum(sum_of(icmp, length, sum)) == 0;
+		sum = sum_words(view_source(v), 32, length + IPPROTO_ICMPV6);
+	return checksum(sum_words(icmp, length, sum)) == 0;
 }
 
 // Bytes of the quoted IPv6 header and its extension headers, or 0; `protocol` is what follows them.
@@ -217,16 +205,16 @@ void icmp_echo_reply(uint8_t *ip, const struct packet_view *v)
 	uint8_t source[16];
 	uint8_t length = view_address_length(v);
 	uint8_t *from = ip + (v->version == 4 ? 12 : 8), *icmp = ip + v->l4;
-	uint32_t sum = (uint16_t)~(icmp[2] << 8 | icmp[3]);
+	uint32_t sum = (uint16_t)~read16(icmp + 2);
 	uint8_t type = v->version == 4 ? ECHO_REPLY4 : ECHO_REPLY6;
 
 	memcpy(source, from, length);
 	memcpy(from, from + length, length);
 	memcpy(from + length, source, length);
 	// RFC 1624: the checksum changes by what the type's word changes; addresses in the pseudo header only swap.
-	sum += (uint16_t)~(icmp[0] << 8 | icmp[1]);
+	sum += (uint16_t)~read16(icmp);
 	icmp[0] = type;
-	sum += (uint32_t)(icmp[0] << 8 | icmp[1]);
+	sum += read16(icmp);
 	sum = checksum(sum);
 	// 0xffff says the same as 0, and is right also when all else is 0 and no pseudo header is added (RFC 1624 3).
 	write16(icmp + 2, sum == 0 && v->version == 4 ? 0xffff : sum);
@@ -236,7 +224,7 @@ void icmp_echo_reply(uint8_t *ip, const struct packet_view *v)
 	}
 	ip[8] = TTL;
 	write16(ip + 10, 0);
-	write16(ip + 10, checksum(sum_of(ip, v->l4, 0)));
+	write16(ip + 10, checksum(sum_words(ip, v->l4, 0)));
 }
 
 uint32_t icmp_quote_length(const struct packet_view *v)
@@ -259,11 +247,11 @@ static void too_big_ipv4(uint8_t *ip, const uint8_t *addresses, uint32_t quoted,
 	ip[9] = IPPROTO_ICMP;
 	memcpy(ip + 12, addresses + 4, 4);
 	memcpy(ip + 16, addresses, 4);
-	write16(ip + 10, checksum(sum_of(ip, 20, 0)));
+	write16(ip + 10, checksum(sum_words(ip, 20, 0)));
 	icmp[0] = UNREACHABLE4;
 	icmp[1] = FRAGMENTATION_NEEDED;
 	write16(icmp + 6, mtu);
-	write16(icmp + 2, checksum(sum_of(icmp, ICMP_HEADER + quoted, 0)));
+	write16(icmp + 2, checksum(sum_words(icmp, ICMP_HEADER + quoted, 0)));
 }
 
 static void too_big_ipv6(uint8_t *ip, const uint8_t *addresses, uint32_t quoted, uint32_t mtu)
@@ -281,7 +269,7 @@ static void too_big_ipv6(uint8_t *ip, const uint8_t *addresses, uint32_t quoted,
 	icmp[0] = TOO_BIG6;
 	write16(icmp + 4, mtu >> 16);
 	write16(icmp + 6, mtu);
-	write16(icmp + 2, checksum(sum_of(icmp, length, sum_of(ip + 8, 32, length + IPPROTO_ICMPV6))));
+	write16(icmp + 2, checksum(sum_words(icmp, length, sum_words(ip + 8, 32, length + IPPROTO_ICMPV6))));
 }
 
 void icmp_too_big_write(uint8_t *ip, uint8_t version, const uint8_t *addresses, uint32_t quoted, uint32_t mtu,

@@ -2,6 +2,8 @@
 
 #include <netinet/in.h>
 
+#include "wire.h"
+
 enum {
 	ETHERNET_HEADER = 14,
 	ETHERTYPE_IPV4 = 0x0800,
@@ -16,27 +18,10 @@ enum {
 	UDP_HEADER = 8,
 };
 
-static uint16_t read16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
-
 static enum parse_result malformed(struct packet_view *v, enum reason fault)
 {
 	v->fault = (uint8_t)fault;
 	return PARSE_MALFORMED;
-}
-
-// One's complement sum over the header; a correct one folds to 0xffff.
-static bool ipv4_checksum_ok(const uint8_t *header, uint32_t length)
-{
-	uint32_t sum = 0;
-
-	for (uint32_t i = 0; i < length; i += 2)
-		sum += read16(header + i);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum += sum >> 16;
-	return (sum & 0xffff) == 0xffff;
 }
 
 static enum parse_result parse_ipv4(struct packet_view *v)
@@ -55,7 +40,7 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 		return malformed(v, REASON_ipv4_header_length);
 	if (v->ip_length < header || v->ip_length > frame_bytes)
 		return malformed(v, REASON_ipv4_total_length);
-	if (!ipv4_checksum_ok(ip, header))
+	if (fold(sum_words(ip, header, 0)) != 0xffff)
 		return malformed(v, REASON_ipv4_checksum);
 	fragment = read16(ip + 6);
 	v->version = 4;
@@ -68,11 +53,6 @@ static enum parse_result parse_ipv4(struct packet_view *v)
 	v->fragment_id = read16(ip + 4);
 	v->l4 = (uint16_t)header;
 	return PARSE_OK;
-}
-
-static uint32_t read32(const uint8_t *p)
-{
-	return (uint32_t)read16(p) << 16 | read16(p + 2);
 }
 
 // An atomic fragment (offset 0, no more to come) is a whole packet, RFC 6946.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "icmp.h"
+#include "wire.h"
 
 enum {
 	IPV4_HEADER = 20,
@@ -11,11 +12,6 @@ enum {
 	FRAGMENT_HEADER = 8,
 	GRE_HEADER = 4,
 };
-
-static uint16_t read16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] << 8 | p[1]);
-}
 
 // As encap.h writes it: no options, version 0, IPv4 or IPv6 within.
 static bool is_our_gre(const uint8_t *gre)
