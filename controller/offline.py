@@ -23,6 +23,7 @@ def check(config: Config) -> dict[str, Any]:
     announced = desired_announcements(vips, verdicts, (), forwarder_serves=True, draining_self=False)
     return {
         "node": config.node.name,
+        "cluster": {name: str(address) for name, address in sorted(config.cluster_nodes().items())},
         "announced": [] if config.bgp.speaker == "none" else [str(a) for a in _sorted(announced)],
         "probes": len(verdicts),
         "vips": [

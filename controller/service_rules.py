@@ -188,6 +188,7 @@ def _sizes(config: Sections, served: list[list[Reached]]) -> Iterator[Finding]:
 def _families(config: Sections, served: list[list[Reached]]) -> Iterator[Finding]:
     """A source for every outer family, a next hop for every announced one, and room for IPv6."""
     missing: dict[KeyPath, str] = {}
+    to_nodes = {node.address.version for node in config.cluster.nodes}
     smallest = 0
     for vip, reaches in zip(config.vips, served, strict=True):
         family = vip.address.version
@@ -201,6 +202,7 @@ def _families(config: Sections, served: list[list[Reached]]) -> Iterator[Finding
                 path = ("node", "tunnel_source", f"ipv{outer}")
                 message = f"backend {reached.entry.name} needs it; write the node's IPv{outer} address"
                 missing.setdefault(path, message)
+        for outer in to_nodes.union(reached.entry.address.version for reached in reaches):
             if family == 6 or outer == 6:
                 inside = _ENCAPSULATION[outer] if family == 6 else 0
                 smallest = max(smallest, _MIN_IPV6_MTU + inside)

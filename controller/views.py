@@ -20,6 +20,9 @@ def check(answer: Json) -> None:
     """What a configuration would serve."""
     announced = ", ".join(answer["announced"]) or "nothing"
     _console().print(f"node {answer['node']}: announces {announced}; {answer['probes']} probes")
+    if answer["cluster"]:
+        nodes = ", ".join(f"{name} {address}" for name, address in answer["cluster"].items())
+        _console().print(f"shares fragments out in the cluster {nodes}", markup=False)
     rows = [
         (_service(vip), m["name"], m["address"], m["weight"], _colored(m["status"]), ", ".join(m["checks"]))
         for vip in answer["vips"]
@@ -115,7 +118,8 @@ _CONNECTIONS = ("live", "entries", "inserted", "evicted", "refused")
 
 
 def _stats(stats: Mapping[str, Any]) -> None:
-    _table(f"packets received: {stats['received']}", ("fate", "packets"), _fates(stats))
+    waiting = f", of which {held} fragments wait for their first ones" if (held := stats.get("held")) else ""
+    _table(f"packets received: {stats['received']}{waiting}", ("fate", "packets"), _fates(stats))
     pointers = ("received", "processed", "reserved", "ready", "sent", "recycled")
     rings = []
     for port in stats["ports"]:

@@ -72,7 +72,7 @@ static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, 
 		uint16_t node = note->backend;
 
 		note->backend = NO_BACKEND;
-		if (node >= s->cluster.node_count)
+		if (node >= s->cluster.node_count || node == s->cluster.self)
 			return REASON_fragment_unmatched;
 		job->vip = NULL;
 		job->to = &s->cluster.nodes[node];

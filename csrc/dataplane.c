@@ -38,11 +38,13 @@ uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct
 	return need;
 }
 
-static struct rte_ring *join(const char *name, uint32_t index, uint32_t size, unsigned int flags)
+// A ring's name is the whole process's: the pool's is in it, so that each pool has its own data plane, and only one.
+static struct rte_ring *join(const struct dataplane *d, const char *name, uint8_t index, uint32_t size,
+			     unsigned int flags)
 {
 	char full[RTE_RING_NAMESIZE];
 
-	snprintf(full, sizeof(full), "%s_%u", name, index);
+	snprintf(full, sizeof(full), "%s_%u_%.14s", name, index, d->pool->mempool->name);
 	return rte_ring_create(full, size, SOCKET_ID_ANY, flags);
 }
 
@@ -58,8 +60,8 @@ static int create_worker(struct dataplane *d, uint32_t i)
 	if (c->tables == NULL)
 		d->tables[i] = rte_zmalloc("connection table", conn_table_memory(c->connection_entries), 64);
 	table = c->tables != NULL ? c->tables[i] : d->tables[i];
-	w->in = join("steering_worker", i, c->ring_size, single);
-	w->out = join("worker_muxing", i, c->ring_size, single);
+	w->in = join(d, "to_worker", (uint8_t)i, c->ring_size, single);
+	w->out = join(d, "to_muxing", (uint8_t)i, c->ring_size, single);
 	if (table == NULL || w->in == NULL || w->out == NULL)
 		return -ENOMEM;
 	conn_table_init(&w->table, table, c->connection_entries, &timeouts);
@@ -99,8 +101,8 @@ static int create_stages(struct dataplane *d, struct port **ports, uint16_t coun
 	uint32_t workers = d->config.workers;
 	int rc = 0;
 
-	d->own = join("own", 0, OWN_PACKETS, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	d->collector = join("collector", 0, OWN_PACKETS, RING_F_SC_DEQ);
+	d->own = join(d, "own", 0, OWN_PACKETS, RING_F_SP_ENQ | RING_F_SC_DEQ);
+	d->collector = join(d, "collector", 0, OWN_PACKETS, RING_F_SC_DEQ);
 	d->next_hops = calloc(MAX_NEXT_HOPS, sizeof(*d->next_hops));
 	d->path_mtus = calloc(CONN_MAX_BACKENDS, sizeof(*d->path_mtus));
 	d->workers = rte_zmalloc("workers", workers * sizeof(*d->workers), 64);

@@ -93,7 +93,7 @@ enum fate {
 	X(echo_rate, ECHO_SUPPRESSED, "too many echo replies in this second")                                          \
 	X(echo_silent, ECHO_SUPPRESSED, "an echo request whose sender may not be answered")                            \
 	X(fragment_late, FRAGMENT_UNMATCHED, "a fragment whose first fragment did not come in time")                   \
-	X(fragment_no_room, FRAGMENT_UNMATCHED, "a fragment before its first one, and no room to hold it")             \
+	X(fragment_no_room, FRAGMENT_UNMATCHED, "a fragment before its first one: there was no room, or others needed it") \
 	X(fragment_no_flow, FRAGMENT_UNMATCHED, "a fragment of neither TCP nor UDP belongs to no flow")                \
 	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment that came while vips or cluster changed")                \
 	X(ring_full, RING_FULL, "the rings of all workers are full")                                                   \

@@ -4,15 +4,14 @@
 #include <stddef.h>
 #include <string.h>
 
-static_assert(FRAGMENT_HELD < UINT16_MAX, "indices of packets that wait have 16 bits");
+static_assert(FRAGMENT_HELD + 2 <= UINT16_MAX && FRAGMENT_BUCKETS * FRAGMENT_WAYS <= UINT16_MAX + 1,
+	      "places and entries are told in 16 bits");
+static_assert(FRAGMENT_HELD_EACH <= UINT8_MAX, "an entry counts its packets in 8 bits");
 
 void fragment_table_init(struct fragment_table *t, uint16_t limit)
 {
 	memset(t, 0, sizeof(*t));
-	t->limit = limit < FRAGMENT_HELD ? limit : FRAGMENT_HELD;
-	for (uint16_t i = 0; i < FRAGMENT_HELD; i++)
-		t->waiting[i].next = i + 1u < FRAGMENT_HELD ? (uint16_t)(i + 2) : 0;
-	t->free = 1;
+	t->places = (uint16_t)(limit < FRAGMENT_HELD ? limit + 2 : FRAGMENT_HELD + 2);
 }
 
 // The protocol is part of a datagram's identity in IPv4. In IPv6 it is not, and only the first fragment tells it.
@@ -43,31 +42,28 @@ static struct fragment_entry *bucket_of(struct fragment_table *t, uint64_t datag
 	return t->entries[datagram % FRAGMENT_BUCKETS];
 }
 
-static bool expired(const struct fragment_entry *e, uint32_t now)
-{
-	return now - e->seen >= (e->known ? FRAGMENT_KNOWN_SECONDS : FRAGMENT_HELD_SECONDS);
-}
-
-// The entry of a datagram that may be used, or NULL. One with packets that wait may: they are taken out before it goes.
+// The entry of a datagram that may be used, or NULL. One where packets wait may: they are taken out before it goes.
 static struct fragment_entry *find(struct fragment_table *t, uint64_t datagram, uint32_t now)
 {
 	struct fragment_entry *bucket = bucket_of(t, datagram);
 
 	for (int w = 0; w < FRAGMENT_WAYS; w++)
-		if (bucket[w].datagram == datagram && (bucket[w].held != 0 || !expired(&bucket[w], now)))
+		if (bucket[w].datagram == datagram &&
+		    (bucket[w].count != 0 || now - bucket[w].seen < FRAGMENT_KNOWN_SECONDS))
 			return &bucket[w];
 	return NULL;
 }
 
-// A place for a datagram that has none: a free one, else the longest unused. NULL while packets wait in all of them.
+// An entry for a datagram that has none: a free one, else the longest unused, but none where packets wait; may_wait()
+// has left one. The search begins anywhere: of entries used in the same second not the newest must be the one to go.
 static struct fragment_entry *make(struct fragment_table *t, uint64_t datagram, uint32_t now)
 {
 	struct fragment_entry *bucket = bucket_of(t, datagram), *chosen = NULL;
 
-	for (int w = 0; w < FRAGMENT_WAYS; w++) {
-		struct fragment_entry *e = &bucket[w];
+	for (uint32_t i = 0; i < FRAGMENT_WAYS; i++) {
+		struct fragment_entry *e = &bucket[((datagram >> 32) + i) % FRAGMENT_WAYS];
 
-		if (e->held != 0)
+		if (e->count != 0)
 			continue;
 		if (e->datagram == 0 || e->datagram == datagram) {
 			chosen = e;
@@ -76,8 +72,7 @@ static struct fragment_entry *make(struct fragment_table *t, uint64_t datagram, 
 		if (chosen == NULL || now - e->seen > now - chosen->seen)
 			chosen = e;
 	}
-	if (chosen != NULL)
-		*chosen = (struct fragment_entry){.datagram = datagram, .seen = now};
+	*chosen = (struct fragment_entry){.datagram = datagram, .seen = now};
 	return chosen;
 }
 
@@ -87,27 +82,45 @@ void fragment_first(struct fragment_table *t, uint64_t datagram, const struct fr
 
 	if (e == NULL)
 		e = make(t, datagram, now);
-	if (e == NULL)
-		return; // its later fragments will not be matched: the table is full of others that wait
 	e->known = true;
 	e->flow = *flow;
 	e->seen = now;
 }
 
-static bool hold(struct fragment_table *t, struct fragment_entry *e, void *packet)
+static uint16_t place_behind(const struct fragment_table *t, uint16_t place)
 {
-	struct fragment_wait *place;
-	uint16_t index = t->free;
+	return (uint16_t)(place + 1 < t->places ? place + 1 : 0);
+}
 
-	if (index == 0 || t->held >= t->limit || e->count >= FRAGMENT_HELD_EACH)
-		return false;
-	place = &t->waiting[index - 1];
-	t->free = place->next;
-	*place = (struct fragment_wait){.packet = packet, .next = e->held};
-	e->held = index;
+static bool full(const struct fragment_table *t)
+{
+	return place_behind(t, t->free) == t->first;
+}
+
+// Whether packets of one more datagram may wait in its bucket: an entry must be left for first fragments.
+static bool may_wait(struct fragment_table *t, uint64_t datagram)
+{
+	const struct fragment_entry *bucket = bucket_of(t, datagram);
+	int waiting = 0;
+
+	for (int w = 0; w < FRAGMENT_WAYS; w++)
+		waiting += bucket[w].count != 0;
+	return waiting < FRAGMENT_WAYS - 1;
+}
+
+static void hold(struct fragment_table *t, struct fragment_entry *e, void *packet, uint32_t now)
+{
+	uint16_t entry = (uint16_t)(e - &t->entries[0][0]);
+
+	t->queue[t->free] = (struct fragment_place){.packet = packet, .since = now, .entry = entry};
+	if (e->count == 0)
+		e->oldest = t->free;
+	else
+		t->queue[e->newest].next = t->free;
+	e->newest = t->free;
 	e->count++;
 	t->held++;
-	return true;
+	t->free = place_behind(t, t->free);
 }
 
 enum fragment_verdict fragment_later(struct fragment_table *t, uint64_t datagram, void *packet, uint32_t now,
@@ -120,22 +133,39 @@ enum fragment_verdict fragment_later(struct fragment_table *t, uint64_t datagram
 		*flow = e->flow;
 		return FRAGMENT_KNOWN;
 	}
-	if (e == NULL && t->held < t->limit)
-		e = make(t, datagram, now);
-	return e != NULL && hold(t, e, packet) ? FRAGMENT_WAITS : FRAGMENT_NO_ROOM;
+	if (full(t) || (e == NULL ? !may_wait(t, datagram) : e->count >= FRAGMENT_HELD_EACH))
+		return FRAGMENT_NO_ROOM;
+	hold(t, e != NULL ? e : make(t, datagram, now), packet, now);
+	return FRAGMENT_WAITS;
 }
 
 static void *take_from(struct fragment_table *t, struct fragment_entry *e)
 {
-	struct fragment_wait *place = &t->waiting[e->held - 1];
-	uint16_t index = e->held;
+	struct fragment_place *place = &t->queue[e->oldest];
+	void *packet = place->packet;
 
-	e->held = place->next;
+	place->packet = NULL;
+	e->oldest = place->next;
 	e->count--;
+	if (e->count == 0 && !e->known)
+		e->datagram = 0;
 	t->held--;
-	place->next = t->free;
-	t->free = index;
-	return place->packet;
+	while (t->first != t->free && t->queue[t->first].packet == NULL)
+		t->first = place_behind(t, t->first);
+	return packet;
+}
+
+// The queue is in order, and so is each entry's part of it.
+static void *take_first(struct fragment_table *t)
+{
+	uint16_t entry = t->queue[t->first].entry;
+
+	return take_from(t, &t->entries[entry / FRAGMENT_WAYS][entry % FRAGMENT_WAYS]);
+}
+
+void *fragment_take_excess(struct fragment_table *t)
+{
+	return t->held > 0 && full(t) ? take_first(t) : NULL;
 }
 
 void *fragment_take(struct fragment_table *t, uint64_t datagram)
@@ -143,18 +173,12 @@ void *fragment_take(struct fragment_table *t, uint64_t datagram)
 	struct fragment_entry *bucket = bucket_of(t, datagram);
 
 	for (int w = 0; w < FRAGMENT_WAYS; w++)
-		if (bucket[w].datagram == datagram && bucket[w].held != 0)
+		if (bucket[w].datagram == datagram && bucket[w].count != 0)
 			return take_from(t, &bucket[w]);
 	return NULL;
 }
 
-void *fragment_take_late(struct fragment_table *t, uint32_t *at, uint32_t now, uint32_t seconds)
+void *fragment_take_late(struct fragment_table *t, uint32_t now, uint32_t seconds)
 {
-	for (; t->held > 0 && *at < FRAGMENT_BUCKETS * FRAGMENT_WAYS; (*at)++) {
-		struct fragment_entry *e = &t->entries[*at / FRAGMENT_WAYS][*at % FRAGMENT_WAYS];
-
-		if (e->held != 0 && now - e->seen >= seconds)
-			return take_from(t, e);
-	}
-	return NULL;
+	return t->held > 0 && now - t->queue[t->first].since >= seconds ? take_first(t) : NULL;
 }

@@ -104,16 +104,24 @@ static enum reason first(struct matcher *x, struct packet_view *v)
 	return GO_ON;
 }
 
+// What follows an IPv6 fragment header is known to the first fragment alone.
+static bool may_have_flow(const struct packet_view *v)
+{
+	if (v->fragment_offset == 0)
+		return v->has_ports;
+	return v->version == 6 || v->protocol == IPPROTO_TCP || v->protocol == IPPROTO_UDP;
+}
+
 enum reason match_fragment(struct matcher *x, const struct state *s, struct rte_mbuf *m, struct packet_view *v)
 {
 	struct fragment_flow flow;
 
+	if (!may_have_flow(v))
+		return REASON_fragment_no_flow;
 	if (another_node(x, &s->cluster, m, v))
 		return GO_ON;
 	if (v->has_ports)
 		return first(x, v);
-	if (v->fragment_offset == 0 || (v->version == 4 && v->protocol != IPPROTO_TCP && v->protocol != IPPROTO_UDP))
-		return REASON_fragment_no_flow;
 	switch (fragment_later(&x->table, fragment_datagram(&x->key, v), m, x->now, &flow)) {
 	case FRAGMENT_WAITS:
 		return (enum reason)MATCH_HELD;
@@ -125,6 +133,11 @@ enum reason match_fragment(struct matcher *x, const struct state *s, struct rte_
 	note_flow(m, &flow);
 	fill_key(v, &flow);
 	return GO_ON;
+}
+
+struct rte_mbuf *match_excess(struct matcher *x)
+{
+	return fragment_take_excess(&x->table);
 }
 
 struct rte_mbuf *match_next(struct matcher *x, const struct match_found *found)

@@ -35,6 +35,9 @@ bool match_unwrap(const struct state *s, struct rte_mbuf *m, struct packet_view 
 // filled; MATCH_HELD; or the reason why it ends here.
 enum reason match_fragment(struct matcher *x, const struct state *s, struct rte_mbuf *m, struct packet_view *v);
 
+// Due when a packet is held: the one that has waited longest, when it must make room, else NULL.
+struct rte_mbuf *match_excess(struct matcher *x);
+
 // A held packet whose first fragment was found in this burst: it goes the way of `found`. NULL when there is none.
 struct rte_mbuf *match_next(struct matcher *x, const struct match_found *found);
 

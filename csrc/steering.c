@@ -39,7 +39,11 @@ static uint32_t worker_of_fragment(struct steering *s, const struct state *state
 
 	if (reason == GO_ON)
 		return steering_worker(s, &v->key);
-	if (reason != (enum reason)MATCH_HELD)
+	if (reason == (enum reason)MATCH_HELD) {
+		reason = REASON_fragment_no_room;
+		m = match_excess(&s->matcher);
+	}
+	if (m != NULL)
 		packet_end(&s->stats, s->collector, m, reason);
 	return NO_WORKER;
 }
@@ -176,10 +180,9 @@ uint32_t steering_turn(struct steering *s)
 void steering_tick(struct steering *s, uint32_t now)
 {
 	struct rte_mbuf *m;
-	uint32_t at = 0;
 
 	s->matcher.now = now;
-	while ((m = fragment_take_late(&s->matcher.table, &at, now, FRAGMENT_HELD_SECONDS)) != NULL)
+	while ((m = fragment_take_late(&s->matcher.table, now, FRAGMENT_HELD_SECONDS)) != NULL)
 		packet_end(&s->stats, s->collector, m, REASON_fragment_late);
 }
 
@@ -191,8 +194,7 @@ void steering_hold(struct steering *s, uint64_t limit)
 void steering_end(struct steering *s)
 {
 	struct rte_mbuf *m;
-	uint32_t at = 0;
 
-	while ((m = fragment_take_late(&s->matcher.table, &at, s->matcher.now, 0)) != NULL)
+	while ((m = fragment_take_late(&s->matcher.table, s->matcher.now, 0)) != NULL)
 		packet_free(m);
 }

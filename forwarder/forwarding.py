@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from forwarder._dataplane import Dataplane, State
 from forwarder.hashing.digest import state_digest
 from forwarder.hashing.maglev import Table
-from forwarder.next_hops import NextHops
+from forwarder.next_hops import UNREACHABLE, NextHops
 from forwarder.settings import Address
 from forwarder.stable_ids import Counted, IdsExhausted
 from forwarder.state_message import StateMessage, StateRefused, VipMessage, parse
@@ -211,7 +211,8 @@ class Forwarding:
         }
         keys = set(message.backends.items()).union(*former.values())
         numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
-        addresses = {address for _, address in keys}.union(message.cluster.values())
+        others = (address for name, address in message.cluster.items() if name != self._node)
+        addresses = {address for _, address in keys}.union(others)
         hop_of = {address: self._hops.index(address) for address in addresses}
         backends = [(*numbers[key], *self._tunnel(key[1], hop_of)) for key in numbers]
         by_name = {name: numbers[name, address][0] for name, address in message.backends.items()}
@@ -238,10 +239,13 @@ class Forwarding:
             self._dataplane.set_next_hop(index, hop.port, mac)
 
     def _tunnel(self, address: Address, hop_of: dict[Address, int]) -> tuple[int, bytes, bytes]:
-        return hop_of[address], address.packed, self._sources[address.version].packed
+        return hop_of.get(address, UNREACHABLE), address.packed, self._sources[address.version].packed
 
     def _cluster_entry(self, nodes: dict[str, Address], hop_of: dict[Address, int]) -> "ClusterEntry | None":
-        """The nodes in the order of their names, and which of them has the fragments of a slot."""
+        """The nodes in the order of their names, and which of them has the fragments of a slot.
+
+        No next hop leads to this node: nothing is sent there.
+        """
         if not nodes:
             return None
         names = sorted(nodes, key=str.encode)

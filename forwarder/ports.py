@@ -125,6 +125,5 @@ def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
             for done in opened:
                 done.close()
             raise Refused(f"port {port.device} could not be opened: {error}.") from error
-        if port.driver == "af_packet":
-            _receive_only_ours(_packet_sockets() - before)
+        _receive_only_ours(_packet_sockets() - before)
     return opened

@@ -121,4 +121,6 @@ def parse(raw: Any) -> StateMessage:
         raise StateRefused("two vips have the same name or the same address, protocol and port")
     if len({address.version for address in cluster.values()}) > 1:
         raise StateRefused("the nodes of the cluster have addresses of two families")
+    if len(set(cluster.values())) != len(cluster):
+        raise StateRefused("two nodes of the cluster have the same address")
     return StateMessage(backends, vips, cluster)

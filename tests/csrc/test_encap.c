@@ -213,6 +213,113 @@ static void a_template_is_not_changed_by_use(void **state)
 	}
 }
 
+// -- the extra hop between nodes of a cluster
+
+static void a_marked_template_differs_in_the_recursion_control_alone(void **state)
+{
+	(void)state;
+	for (int outer = 4; outer <= 6; outer += 2)
+		for (uint8_t version = 4; version <= 6; version += 2) {
+			struct encap_template plain = template_of(outer), marked = plain;
+			struct packet_view inner = inner_of(version, 1400);
+			uint8_t *expected = written(&plain, &inner, 1, 2), *found;
+
+			encap_template_mark(&marked);
+			found = written(&marked, &inner, 1, 2);
+			assert_int_equal(expected[plain.length - 4], 0);
+			expected[plain.length - 4] = 0x01; // RFC 1701: bits 5 to 7 of the GRE header
+			assert_memory_equal(found, expected, plain.length);
+			free(expected);
+			free(found);
+		}
+}
+
+static void the_destination_of_a_template_is_told(void **state)
+{
+	struct encap_template four = template_of(4), six = template_of(6);
+
+	(void)state;
+	assert_memory_equal(encap_destination(&four), BACKEND4, 4);
+	assert_memory_equal(encap_destination(&six), BACKEND6, 16);
+}
+
+// The outer packet as it came in: `l4` bytes of IP header, then GRE, then the inner packet.
+struct arrived {
+	const char *what;
+	uint8_t gre[4];
+	uint8_t version, protocol;
+	bool fragment;
+	uint16_t l4, ip_length, available;
+	uint16_t inner, ethertype; // expected; 0: not marked
+};
+
+static uint32_t marked(const struct arrived *row, uint16_t *ethertype)
+{
+	uint8_t bytes[256], *ip;
+	struct packet_view view = {.version = row->version,
+				   .protocol = row->protocol,
+				   .fragment = row->fragment,
+				   .l4 = row->l4,
+				   .ip_length = row->ip_length,
+				   .available = row->available};
+	uint32_t inner;
+
+	memset(bytes, 0, sizeof(bytes));
+	memcpy(bytes + row->l4, row->gre, sizeof(row->gre));
+	view.ip = ip = at_end_of_block(bytes, row->available);
+	inner = encap_marked(&view, ethertype);
+	free(ip);
+	return inner;
+}
+
+static void only_what_is_marked_exactly_so_is_marked(void **state)
+{
+	static const struct arrived rows[] = {
+		{"IPv4 in IPv4", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 100, 24, 0x0800},
+		{"IPv6 in IPv4", {1, 0, 0x86, 0xdd}, 4, 47, false, 20, 100, 100, 24, 0x86dd},
+		{"IPv4 in IPv6", {1, 0, 0x08, 0x00}, 6, 47, false, 40, 100, 100, 44, 0x0800},
+		{"IPv6 in IPv6", {1, 0, 0x86, 0xdd}, 6, 47, false, 40, 100, 100, 44, 0x86dd},
+		{"behind IPv4 options", {1, 0, 0x08, 0x00}, 4, 47, false, 60, 100, 100, 64, 0x0800},
+		{"behind extension headers", {1, 0, 0x08, 0x00}, 6, 47, false, 56, 100, 100, 60, 0x0800},
+		{"with padding behind it", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 40, 60, 24, 0x0800},
+		{"in two buffers", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 24, 24, 0x0800},
+		{"with nothing inside", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 24, 24, 24, 0x0800},
+		{"not marked", {0, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"another recursion", {2, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"recursion 7", {7, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"ARP inside", {1, 0, 0x08, 0x06}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"a VLAN tag inside", {1, 0, 0x81, 0x00}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"nothing known inside", {1, 0, 0x00, 0x00}, 4, 47, false, 20, 100, 100, 0, 0},
+		{"not GRE", {1, 0, 0x08, 0x00}, 4, 4, false, 20, 100, 100, 0, 0},
+		{"a fragment itself", {1, 0, 0x08, 0x00}, 4, 47, true, 20, 100, 100, 0, 0},
+		{"GRE cut by the IP length", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 23, 100, 0, 0},
+		{"GRE cut by the buffer", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 23, 0, 0},
+		{"no GRE at all", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 20, 20, 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		uint16_t ethertype = 0;
+		uint32_t inner = marked(&rows[i], &ethertype);
+
+		check_row(rows[i].what, inner == rows[i].inner);
+		check_row(rows[i].what, inner == 0 || ethertype == rows[i].ethertype);
+	}
+}
+
+// Checksum, key, sequence number, routing, any other recursion, reserved bits, any version.
+static void one_other_bit_and_it_is_not_marked(void **state)
+{
+	(void)state;
+	for (int bit = 0; bit < 16; bit++) {
+		struct arrived row = {"", {1, 0, 0x08, 0x00}, 4, 47, false, 20, 100, 100, 0, 0};
+		uint16_t ethertype;
+
+		row.gre[bit / 8] ^= (uint8_t)(0x80 >> bit % 8);
+		assert_int_equal(marked(&row, &ethertype), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -225,6 +332,10 @@ int main(void)
 		cmocka_unit_test(the_flow_label_is_twenty_bits),
 		cmocka_unit_test(the_outer_ipv6_length_covers_gre_and_the_inner_packet),
 		cmocka_unit_test(a_template_is_not_changed_by_use),
+		cmocka_unit_test(a_marked_template_differs_in_the_recursion_control_alone),
+		cmocka_unit_test(the_destination_of_a_template_is_told),
+		cmocka_unit_test(only_what_is_marked_exactly_so_is_marked),
+		cmocka_unit_test(one_other_bit_and_it_is_not_marked),
 	};
 
 	return cmocka_run_group_tests_name("encap", tests, NULL, NULL);

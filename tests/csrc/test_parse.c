@@ -609,6 +609,147 @@ static void only_first_fragments_have_ports(void **state)
 	}
 }
 
+static void the_id_of_a_fragment_is_read(void **state)
+{
+	static const uint32_t ids[] = {0, 1, 0xff, 0x100, 0x7fff, 0x8000, 0xffff, 0x10000, 0x12345678, 0xffffffff};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(ids); i++)
+		for (uint16_t offset = 0; offset < 2; offset++) {
+			struct extension header = {FRAGMENT, 0, (uint16_t)(offset << 3 | 1)};
+			struct frame f = good(UDP4);
+
+			put_be16(f.bytes + ETH + 4, ids[i] & 0xffff);
+			put_be16(f.bytes + ETH + 6, 0x2000u | offset);
+			fix_checksum(&f);
+			assert_int_equal(parse(&f).view.fragment_id, ids[i] & 0xffff);
+			f = chained(&header, 1, UDP, DATAGRAM, sizeof(DATAGRAM));
+			put_be16(f.bytes + ETH + 44, ids[i] >> 16);
+			put_be16(f.bytes + ETH + 46, ids[i] & 0xffff);
+			assert_int_equal(parse(&f).view.fragment_id, ids[i]);
+		}
+}
+
+// Nobody sends a fragment of a fragment; ports behind the second header are not those of the datagram (RFC 8200 4.5).
+static void two_fragment_headers_are_malformed(void **state)
+{
+	static const struct {
+		const char *what;
+		struct extension chain[3];
+		size_t count;
+		bool good;
+		uint16_t offset; // where it is good
+	} rows[] = {
+		{"one behind the other", {{FRAGMENT, 0, 1}, {FRAGMENT, 0, 1}}, 2, false, 0},
+		{"the second a later fragment's", {{FRAGMENT, 0, 1}, {FRAGMENT, 0, 8}}, 2, false, 0},
+		{"two atomic ones", {{FRAGMENT, 0, 0}, {FRAGMENT, 0, 0}}, 2, false, 0},
+		{"an atomic one and a first one", {{FRAGMENT, 0, 0}, {FRAGMENT, 0, 1}}, 2, false, 0},
+		{"with options between", {{FRAGMENT, 0, 1}, {DESTINATION, 0, 0}, {FRAGMENT, 0, 1}}, 3, false, 0},
+		{"in the middle of a datagram", {{FRAGMENT, 0, 8}, {FRAGMENT, 0, 1}}, 2, true, 1},
+		{"one between options", {{DESTINATION, 0, 0}, {FRAGMENT, 0, 1}, {DESTINATION, 0, 0}}, 3, true, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct frame f = chained(rows[i].chain, rows[i].count, UDP, DATAGRAM, sizeof(DATAGRAM));
+		struct outcome o = parse(&f);
+
+		check_row(rows[i].what, o.ip == (rows[i].good ? PARSE_OK : PARSE_MALFORMED));
+		check_row(rows[i].what, o.ip == PARSE_OK || o.view.fault == REASON_ipv6_fragments);
+		check_row(rows[i].what, o.ip != PARSE_OK || o.view.fragment);
+		check_row(rows[i].what, o.ip != PARSE_OK || o.view.fragment_offset == rows[i].offset);
+	}
+}
+
+// Its UDP length is that of the datagram. Of TCP the whole header must be there (RFC 1858), of UDP too.
+static void a_first_fragment_has_its_whole_transport_header(void **state)
+{
+	static const struct {
+		const char *what;
+		enum base base;
+		uint16_t udp_length;
+		uint32_t l4_bytes;
+		bool good;
+	} rows[] = {
+		{"UDP as long as it says", UDP4, 9, 9, true},
+		{"UDP longer than the fragment", UDP4, 3000, 9, true},
+		{"UDP of the largest length", UDP4, 0xffff, 9, true},
+		{"UDP header alone", UDP4, 3000, 8, true},
+		{"UDP shorter than its header", UDP4, 7, 9, false},
+		{"UDP length 0", UDP4, 0, 9, false},
+		{"7 bytes of UDP", UDP4, 3000, 7, false},
+		{"3 bytes of UDP", UDP4, 3000, 3, false},
+		{"TCP header", TCP4, 0, 20, true},
+		{"19 bytes of TCP", TCP4, 0, 19, false},
+		{"8 bytes of TCP", TCP4, 0, 8, false},
+		{"IPv6: UDP longer than the fragment", UDP6, 3000, 9, true},
+		{"IPv6: UDP length 7", UDP6, 7, 9, false},
+		{"IPv6: 7 bytes of UDP", UDP6, 3000, 7, false},
+		{"IPv6: 19 bytes of TCP", TCP6, 0, 19, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		bool tcp = rows[i].base == TCP4 || rows[i].base == TCP6;
+		bool v4 = rows[i].base == UDP4 || rows[i].base == TCP4;
+		struct extension header = {FRAGMENT, 0, 1};
+		uint8_t l4[20];
+		struct frame f;
+		struct outcome o;
+
+		memcpy(l4, ACK, sizeof(ACK));
+		if (!tcp)
+			memcpy(l4, DATAGRAM, sizeof(DATAGRAM));
+		if (!tcp)
+			put_be16(l4 + 4, rows[i].udp_length);
+		f = v4 ? ipv4(tcp ? TCP : UDP, l4, rows[i].l4_bytes)
+		       : chained(&header, 1, tcp ? TCP : UDP, l4, rows[i].l4_bytes);
+		if (v4) {
+			put_be16(f.bytes + ETH + 6, 0x2000);
+			fix_checksum(&f);
+		}
+		o = parse(&f);
+		check_row(rows[i].what, o.ip == PARSE_OK && o.view.fragment);
+		check_row(rows[i].what, (o.transport == PARSE_OK) == rows[i].good);
+		check_row(rows[i].what, o.view.has_ports == (rows[i].l4_bytes >= 4));
+	}
+}
+
+static void a_later_fragment_takes_the_flow_of_its_first(void **state)
+{
+	static const uint8_t ports[4] = {0x9c, 0x40, 0x00, 0x35};
+	struct extension header = {FRAGMENT, 0, 8};
+	uint16_t source, destination;
+
+	(void)state;
+	memcpy(&source, ports, 2);
+	memcpy(&destination, ports + 2, 2);
+	for (int version = 4; version <= 6; version += 2) {
+		struct frame whole = good(version == 4 ? UDP4 : UDP6), f;
+		struct outcome expected = parse(&whole);
+		struct packet_view v;
+		uint8_t *bytes;
+
+		f = version == 4 ? ipv4(UDP, "middle", 6) : chained(&header, 1, DESTINATION, "middle", 6);
+		if (version == 4) {
+			put_be16(f.bytes + ETH + 6, 0x0001);
+			fix_checksum(&f);
+		}
+		bytes = at_end_of_block(f.bytes, f.length);
+		assert_int_equal(parse_ip(bytes, f.length, f.length, &v), PARSE_OK);
+		assert_int_equal(parse_transport(&v), PARSE_OK);
+		assert_false(v.has_ports);
+		parse_later_fragment(&v, source, destination, UDP);
+		assert_true(v.has_ports);
+		assert_int_equal(v.destination_port, 0x35);
+		assert_int_equal(v.protocol, UDP);
+		assert_int_equal(v.flow_protocol, UDP);
+		assert_int_equal(v.key.length, expected.view.key.length);
+		assert_memory_equal(v.key.bytes, expected.view.key.bytes, v.key.length);
+		free(bytes);
+	}
+}
+
 static void a_later_fragment_of_one_byte_is_good(void **state)
 {
 	struct extension header = {FRAGMENT, 0, 0x0008};
@@ -736,6 +877,10 @@ int main(void)
 		cmocka_unit_test(a_ninth_extension_header_is_malformed),
 		cmocka_unit_test(an_extension_length_beyond_the_packet_is_malformed),
 		cmocka_unit_test(only_first_fragments_have_ports),
+		cmocka_unit_test(the_id_of_a_fragment_is_read),
+		cmocka_unit_test(two_fragment_headers_are_malformed),
+		cmocka_unit_test(a_first_fragment_has_its_whole_transport_header),
+		cmocka_unit_test(a_later_fragment_takes_the_flow_of_its_first),
 		cmocka_unit_test(a_later_fragment_of_one_byte_is_good),
 		cmocka_unit_test(payload_of_a_later_fragment_is_never_read_as_headers),
 		cmocka_unit_test(dont_fragment_is_read_from_ipv4_and_given_for_ipv6),

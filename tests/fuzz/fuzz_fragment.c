@@ -15,7 +15,7 @@ struct world {
 	uint32_t given;               // packets so far
 	uint8_t datagram[PACKETS];    // of each packet
 	bool held[PACKETS];           // the table has it
-	uint32_t count;               // of those
+	uint32_t count, limit;        // of those
 	struct fragment_flow flow[DATAGRAMS];
 	bool told[DATAGRAMS];         // a first fragment was seen, ever
 };
@@ -52,6 +52,7 @@ static void later(struct world *w, uint32_t datagram)
 {
 	uint32_t number = w->given++;
 	struct fragment_flow flow;
+	void *excess;
 
 	w->datagram[number] = (uint8_t)datagram;
 	switch (fragment_later(&w->table, identity(datagram), &w->datagram[number], w->now, &flow)) {
@@ -63,6 +64,9 @@ static void later(struct world *w, uint32_t datagram)
 	case FRAGMENT_WAITS:
 		w->held[number] = true;
 		w->count++;
+		excess = fragment_take_excess(&w->table);
+		if (excess != NULL)
+			give_back(w, excess, -1);
 		break;
 	case FRAGMENT_NO_ROOM:
 		break;
@@ -71,10 +75,9 @@ static void later(struct world *w, uint32_t datagram)
 
 static void take_late(struct world *w, uint32_t seconds)
 {
-	uint32_t at = 0;
 	void *packet;
 
-	while ((packet = fragment_take_late(&w->table, &at, w->now, seconds)) != NULL)
+	while ((packet = fragment_take_late(&w->table, w->now, seconds)) != NULL)
 		give_back(w, packet, -1);
 }
 
@@ -96,7 +99,7 @@ static void operate(struct world *w, struct input *in)
 		later(w, datagram);
 	}
 	must(w->table.held == w->count);
-	must(w->count <= w->table.limit);
+	must(w->count <= w->limit);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -105,7 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input in = {data, size};
 
 	memset(&w, 0, sizeof(w));
-	fragment_table_init(&w.table, LIMIT[take(&in, 1) % LIMITS]);
+	w.limit = LIMIT[take(&in, 1) % LIMITS];
+	fragment_table_init(&w.table, (uint16_t)w.limit);
 	w.now = (uint32_t)take(&in, 4);
 	while (in.left > 0 && w.given < PACKETS)
 		operate(&w, &in);

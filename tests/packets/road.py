@@ -21,7 +21,6 @@ from forwarder.settings import PortSettings
 from forwarder.table_ids import TableIds
 from packets.world import GATEWAY_MAC, HASH_KEY, TUNNEL, TUNNEL6
 
-SOURCES = {4: ip_address(TUNNEL), 6: ip_address(TUNNEL6)}
 LCORES = (1, 2, 3, 4, 5)  # as conftest.py makes them; each may share its CPU with others
 AT_ONCE = 256  # frames in a port before the road is stepped
 PATIENCE = 20.0  # seconds; never waited for unless a test is about to fail
@@ -84,6 +83,7 @@ class Kept:
 class Road:
     """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors.
 
+    `node` and `sources`, its name and tunnel sources by IP version, tell several nodes in one test apart.
     With `kept` it goes on, at clock `now`, with the tables of a road before.
     """
 
@@ -103,8 +103,11 @@ class Road:
         trace: bool = False,
         kept: Kept | None = None,
         now: int = 1000,
+        node: str = "lb1",
+        sources: Mapping[int, str] | None = None,
     ) -> None:
         settings = ports or [port_settings(mtu)]
+        addresses = {4: TUNNEL, 6: TUNNEL6} if sources is None else sources
         self.ring_size = ring_size
         self.workers = workers
         self.now = now
@@ -112,8 +115,8 @@ class Road:
         self.given = 0
         self.taken = [0] * len(settings)
         self.running = False
-        self.pool = PacketPool("packet_pool", pool)
-        self.ports = [Port.memory(f"port{i}", i, self.pool) for i in range(len(settings))]
+        self.pool = PacketPool(f"{node}_pool", pool)
+        self.ports = [Port.memory(f"{node}_port{i}", i, self.pool) for i in range(len(settings))]
         self.dataplane = Dataplane(
             self.pool,
             self.ports,
@@ -130,15 +133,12 @@ class Road:
             self.dataplane.set_port(index, port.mtu, punts)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
-        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES, "lb1")
+        own = {version: ip_address(address) for version, address in addresses.items()}
+        ids, note = (kept.ids, kept.note) if kept else (None, None)
+        self.forwarding = Forwarding(self.dataplane, self.hops, own, node, ids, note or (lambda ids: None))
         if kept is not None:
-            self._take_over(kept)
-
-    def _take_over(self, kept: Kept) -> None:
-        ids = kept.ids
-        self.forwarding = Forwarding(self.dataplane, self.hops, SOURCES, "lb1", ids, kept.note)
-        vips = [number for number, _ in ids.vips.values()]
-        self.whole = self.dataplane.take_over(dict(ids.backends.values()), vips, self.now)
+            vips = [number for number, _ in kept.ids.vips.values()]
+            self.whole = self.dataplane.take_over(dict(kept.ids.backends.values()), vips, self.now)
 
     def see(self, view: KernelView) -> None:
         """The kernel's routes or neighbors have changed."""

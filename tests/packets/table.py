@@ -61,7 +61,8 @@ class Row:
 
     `reason` is that of all frames, where a row states it.
     A packet that is cut leaves in several frames.
-    `vip` and `backend` are who must be counted for what is forwarded, and nobody else is; answers are nobody's.
+    `vip` and `backend` are who must be counted for what is forwarded, and nobody else is; answers are nobody's, and
+    so is what another node of the cluster gets.
     `port` is where the frames arrive, `by` is the port where they leave.
     """
 
@@ -105,7 +106,7 @@ class Row:
     def _expected_traffic(self, packets: int, octets: int) -> Counter[tuple[str, str | None, str]]:
         names = (("vip", self.vip), ("backend", self.backend))
         sums = (("packets", packets), ("bytes", octets))
-        return Counter({(kind, name, what): n for kind, name in names for what, n in sums if n})
+        return Counter({(kind, name, what): n for kind, name in names if name for what, n in sums if n})
 
 
 def _traffic(road: Road) -> Counter[tuple[str, str | None, str]]:

@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP, defragment, fragment
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, fragment6
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.packet import Packet
 
-from packets.road import Road
+from packets.cluster import pieces, pieces6
+from packets.road import Road, wait_until
 from packets.table import Row
 from packets.world import (
     BACKENDS,
@@ -31,17 +32,6 @@ from packets.world import (
 )
 
 MakeRoad = Callable[..., Road]
-
-
-def pieces(sport: int = 5000, size: int = 3000, number: int = 1, **ip: object) -> list[Packet]:
-    """A UDP datagram to the vip, in fragments of an MTU of 1500 less the encapsulation."""
-    whole = IP(**{"src": CLIENT, "dst": VIP, "id": number, **ip}) / UDP(sport=sport, dport=80) / bytes(size)
-    return fragment(whole, fragsize=1400)
-
-
-def pieces6(sport: int = 5000, size: int = 3000, number: int = 1) -> list[Packet]:
-    whole = IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(id=number) / UDP(sport=sport, dport=53) / bytes(size)
-    return fragment6(whole, 1400)
 
 
 def dns(packet: Packet) -> bytes:
@@ -153,6 +143,21 @@ def test_a_datagram_that_was_given_up_does_not_come_later(road: Road) -> None:
     assert len(road.send(first, last)) == 2
 
 
+@pytest.mark.parametrize("on_lcores", [False, True])
+def test_what_waits_when_all_is_closed_goes_back_to_the_pool(on_lcores: bool) -> None:
+    road = Road(node="short")
+    road.apply(WORLD)
+    if on_lcores:
+        road.start()
+        road.give([bytes(ether(pieces()[1]))])
+        wait_until(lambda: road.dataplane.held, "it waits")
+        road.stop()
+    else:
+        road.send(bytes(ether(pieces()[1])))
+        assert road.dataplane.held == 1
+    road.close()
+
+
 def test_the_same_id_later_is_another_datagram(road: Road) -> None:
     first, middle, _ = (bytes(ether(part)) for part in pieces())
     road.send(first)
@@ -176,6 +181,92 @@ def test_the_fragments_of_one_datagram_do_not_take_all_places(road: Road) -> Non
     assert road.dataplane.held == 64
     assert road.fates() == {"fragment_unmatched": 199 - 64}
     assert len(road.send(bytes(ether(pieces(number=9)[0])))) == 65
+
+
+def numbered(packet: Packet, ids: range) -> list[bytes]:
+    """Frames of a packet with each of these ids, fast to make."""
+    frame = bytearray(bytes(ether(packet)))
+    made = []
+    for number in ids:
+        frame[18:20] = number.to_bytes(2, "big")
+        frame[24:26] = b"\0\0"
+        total = sum(int.from_bytes(frame[at : at + 2], "big") for at in range(14, 34, 2))
+        total = (total & 0xFFFF) + (total >> 16)
+        frame[24:26] = (0xFFFF - (total & 0xFFFF) - (total >> 16)).to_bytes(2, "big")
+        made.append(bytes(frame))
+    return made
+
+
+def test_a_flood_of_early_fragments_does_not_keep_others_from_being_matched(make_road: MakeRoad) -> None:
+    """Whoever comes takes the place of the one that has waited longest."""
+    road = make_road(pool=8192)
+    road.apply(WORLD)
+    junk = numbered(IP(src=CLIENT, dst=VIP, frag=9, proto=17) / bytes(8), range(4000))
+    for number in range(5000, 5010):
+        first, middle, last = (bytes(ether(part)) for part in pieces(number=number))
+        road.send(*junk[:2000], last, middle, *junk[2000:2100])
+        assert len(road.send(first)) == 3
+        junk = junk[100:] + junk[:100]
+    assert road.fates()["fragment"] == 30
+
+
+def test_a_flood_of_first_fragments_does_not_keep_those_that_follow_at_once_from_being_matched(road: Road) -> None:
+    junk = numbered(IP(src=CLIENT, dst=VIP, flags="MF") / UDP(dport=9), range(40000))
+    road.send(*junk)
+    for number in range(50000, 50020):
+        first, middle, last = (bytes(ether(part)) for part in pieces(number=number))
+        assert len(road.send(first, *junk[:200], middle, last)) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, workers: int) -> None:
+    """One burst of first fragments lets all that wait go: what does not fit is counted as such."""
+    road = make_road(workers=workers, ring_size=64)
+    road.apply(WORLD)
+    firsts = []
+    for number in range(1, 5):
+        later = [IP(src=CLIENT, dst=VIP, id=number, frag=i, proto=17) / bytes(8) for i in range(1, 51)]
+        road.send(*(bytes(ether(part)) for part in later))
+        firsts.append(bytes(ether(pieces(number=number)[0])))
+    held = road.dataplane.held
+    assert held == 200
+    road.send(*firsts)
+    fates = road.fates()
+    assert fates["ring_full"] > 0
+    assert sum(fates.values()) == held + len(firsts)
+
+
+def test_a_tcp_segment_in_fragments_goes_with_its_connection(make_road: MakeRoad) -> None:
+    road = make_road(workers=2)
+    road.apply(state(MANY["backends"], vip("www", VIP, MANY["backends"])))
+    for number in range(1, 40):
+        header = {"sport": 1024 + number, "dport": 80}
+        (syn,) = road.send(bytes(ether(IP(src=CLIENT, dst=VIP, flags="DF") / TCP(**header, flags="S"))))
+        segment = IP(src=CLIENT, dst=VIP, id=number) / TCP(**header, flags="PA") / bytes(2000)
+        out = road.send(*(bytes(ether(part)) for part in reversed(fragment(segment, fragsize=1000))))
+        assert {backend_address(frame) for frame in out} == {backend_address(syn)}
+        assert len(out) == 3
+    assert road.connections() == 39
+
+
+def test_a_later_fragment_makes_no_entry_and_keeps_none_alive(road: Road) -> None:
+    first, middle, _ = (bytes(ether(part)) for part in pieces())
+    road.send(first)
+    assert road.connections() == 1
+    for _ in range(16):
+        road.now += 4
+        assert len(road.send(middle)) == 1
+    assert road.connections() == 0  # of 60 seconds
+    assert road.fates() == {"fragment": 17}
+
+
+def test_fragments_in_several_buffers_wait_and_go_whole(make_road: MakeRoad) -> None:
+    road = make_road(mtu=9000)
+    road.apply(WORLD)
+    whole = IP(src=CLIENT, dst=VIP, id=7) / UDP(sport=5000, dport=80) / (bytes(range(256)) * 60)
+    first, later = fragment(whole, fragsize=8000)
+    out = road.send(bytes(ether(later)) + bytes(3000), bytes(ether(first)))
+    assert out == [dns(first), outer(later, BACKENDS["dns1"], id=1)]
 
 
 CLUSTER = WORLD | {"cluster": {"lb1": TUNNEL, "lb2": "10.0.2.6"}}

@@ -12,8 +12,8 @@ import pytest
 
 from forwarder._dataplane import TABLE_LAYOUT, DataplaneError, table_bytes
 from forwarder.table_ids import TableIds
-from packets.road import SOURCES, Kept, Road, wait_until
-from packets.world import ANY_PORT, EMPTY, VIP, backend_address, ether, flow, member, state, udp, vip
+from packets.road import Kept, Road, wait_until
+from packets.world import ANY_PORT, EMPTY, TUNNEL, VIP, backend_address, ether, flow, member, state, udp, vip
 
 THREE = {"b1": "10.0.3.2", "b2": "10.0.4.2", "b3": "10.0.5.2"}
 SIX = {"b6": "fd00:3::2"}
@@ -285,15 +285,14 @@ def test_flows_of_unknown_numbers_are_gone(lives: Lives) -> None:
     assert road.connections() == 0
 
 
-def test_a_family_without_a_tunnel_source_any_more_is_let_go(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_family_without_a_tunnel_source_any_more_is_let_go(lives: Lives) -> None:
     both = {"b1": THREE["b1"], **SIX}
     road = lives.begin()
     road.apply(state(both, vip("www", VIP, both)))
     before = homes(road, "S")
     assert set(before.values()) == {"b1", "b6"}
     lives.kill()
-    monkeypatch.setattr("packets.road.SOURCES", {4: SOURCES[4]})
-    road = lives.begin()
+    road = lives.begin(sources={4: TUNNEL})
     road.apply(service("b1"))
     assert set(homes(road).values()) == {"b1"}
 

@@ -22,6 +22,7 @@ from scapy.utils import PcapNgWriter
 from forwarder._dataplane import FATE_KINDS, FATES
 from packets import captures
 from packets.captures import NANOSECONDS, START, Record, mixed, pcap
+from packets.cluster import client_of, in_cluster, pieces, sent_on
 from packets.pieces import reassemble
 from packets.table import inner_bytes, is_later_piece
 from packets.world import (
@@ -347,6 +348,33 @@ def test_time_zero_is_a_time(replay: Replay) -> None:
 def test_a_flow_that_rested_for_days_is_a_new_one(replay: Replay, rest: int) -> None:
     """Also when the clock in the entries, of 20 bits, has come round to where it was."""
     assert replay([at(0, tcp()), at(rest, tcp(flags="A"))]).fates == {"hash_new": 2}
+
+
+# -- fragments
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_early_fragments_wait_by_the_timestamps_and_leave_with_the_first(replay: Replay, workers: str) -> None:
+    (a, b, c), (d, e, f) = pieces(number=1), pieces(number=2)
+    records = [at(0, b), at(0.5, e), at(1.5, a), at(2.5, d), at(2.6, f), at(4, c)]
+    done = replay(records, "--workers", workers)
+    assert done.fates == {"fragment": 5, "fragment_unmatched": 1}  # e, of which the second tick came first
+    assert [when for when, _ in done.out] == [at(when, b"")[0] for when in (1.5, 1.5, 2.5, 2.6, 4)]
+    assert {when for when, frame in done.out if frame[38:] == bytes(b)} == {at(1.5, b"")[0]}
+
+
+def test_what_waits_at_the_end_has_a_fate_too(replay: Replay) -> None:
+    done = replay([at(0, tcp()), at(0, pieces()[1])])
+    assert done.fates == {"hash_new": 1, "fragment_unmatched": 1}
+    assert done.result["connections"] == 1
+
+
+def test_another_nodes_fragments_are_sent_on(replay: Replay) -> None:
+    theirs = pieces(src=client_of("lb2"))
+    done = replay([at(0, packet) for packet in theirs], state=in_cluster(WORLD))
+    assert done.fates == {"fragment": 3}
+    assert [frame for _, frame in done.out] == [sent_on(packet, id=n) for n, packet in enumerate(theirs)]
+    assert sum(counts["packets"] for counts in done.result["vips"].values()) == 0
 
 
 # -- files

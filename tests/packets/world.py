@@ -121,24 +121,26 @@ def outer(
     id: int = 0,
     mac: str = GATEWAY_MAC,
     of: Packet | None = None,
+    source: str | None = None,
+    recursion: int = 0,
 ) -> bytes:
     """The frame that must leave for `inner`: Ethernet, outer IP and GRE, then exactly its bytes.
 
     Class and DF are the inner packet's unless the row states them. `of` is a packet of the flow that `inner` belongs
-    to, where that is not seen in its own ports.
+    to, where that is not seen in its own ports. `recursion` is GRE's: 1 on the way from node to node.
     """
     raw = bytes(inner)
     four = raw[0] >> 4 == 4
     if tos is None:
         tos = inner.tos if four else inner.tc
     link = Ether(src=NODE_MAC, dst=mac)
-    gre = GRE(proto=0x0800 if four else 0x86DD) / Raw(raw)
+    gre = GRE(recursion_control=recursion, proto=0x0800 if four else 0x86DD) / Raw(raw)
     if ":" in to:
         label = flow_hash(of or inner) & 0xFFFFF
-        return bytes(link / IPv6(src=TUNNEL6, dst=to, tc=tos, fl=label, hlim=64, nh=47) / gre)
+        return bytes(link / IPv6(src=source or TUNNEL6, dst=to, tc=tos, fl=label, hlim=64, nh=47) / gre)
     if flags is None:
         flags = "DF" if not four or inner.flags.DF else ""
-    return bytes(link / IP(src=TUNNEL, dst=to, tos=tos, flags=flags, id=id, ttl=64, proto=47) / gre)
+    return bytes(link / IP(src=source or TUNNEL, dst=to, tos=tos, flags=flags, id=id, ttl=64, proto=47) / gre)
 
 
 def answer(packet: Packet, mac: str = GATEWAY_MAC) -> bytes:

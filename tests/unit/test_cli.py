@@ -63,6 +63,14 @@ def test_check_prints_what_would_be_served(config: Path) -> None:
     assert "192.0.2.1:80" in text
 
 
+def test_check_prints_the_cluster(config: Path) -> None:
+    assert as_json("check", config)["cluster"] == {}
+    assert "cluster" not in ok("check", config)
+    config.write_text(GOOD + "cluster: {nodes: [{name: lb2, address: 10.0.2.6}]}\n")
+    assert as_json("check", config)["cluster"] == {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}
+    assert "shares fragments out in the cluster lb1 10.0.2.2, lb2 10.0.2.6" in ok("check", config)
+
+
 @pytest.mark.parametrize("command", ["check", "run", "table", "lookup"])
 def test_a_wrong_configuration_is_told_on_stderr(wrong: Path, command: str) -> None:
     more = {"table": ("www",), "lookup": FLOW}.get(command, ())

@@ -362,6 +362,20 @@ def test_the_golden_digest_of_a_state() -> None:
     assert digest.state_digest(state()) == "11855a54b0edab33ce1140016df555207c608f0cf3ece77f229b5f8cca17f99b"
 
 
+def test_the_golden_digest_of_a_state_with_a_cluster_in_any_order() -> None:
+    for names in (("lb1", "lb2"), ("lb2", "lb1")):
+        cluster = {name: {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}[name] for name in names}
+        told = digest.state_digest({**state(), "cluster": cluster})
+        assert told == "e176d7ce635b1b61fe1e1c13ed4d9da87989278f8004f50006ba791fa93676f4"
+
+
+@pytest.mark.parametrize("cluster", [{"lb1": "10.0.2.2", "lb2": "10.0.2.7"}, {"lb1": "10.0.2.2", "lb3": "10.0.2.6"}])
+def test_the_cluster_is_in_the_digest_and_none_is_as_before(cluster: dict[str, str]) -> None:
+    known = {digest.state_digest({**state(), "cluster": {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}})}
+    assert digest.state_digest({**state(), "cluster": cluster}) not in known
+    assert digest.state_digest({**state(), "cluster": {}}) == digest.state_digest(state())
+
+
 def test_a_state_s_digest_does_not_depend_on_order() -> None:
     expected = digest.state_digest(state())
     shuffler = random.Random(2)

@@ -219,6 +219,29 @@ def test_reloads(node: NodeProcess, backends: Backends) -> None:
     assert len(node.states()[-1]["vips"]) == 2
 
 
+def test_a_reload_changes_the_cluster_of_a_running_node(node: NodeProcess) -> None:
+    started(node)
+    forwarder = node.forwarder()
+    assert "cluster" not in node.states()[-1]
+    for nodes, expected in (
+        ("{name: lb2, address: 10.0.2.6}", {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}),
+        ("{name: lb3, address: 10.0.2.7}", {"lb1": "10.0.2.2", "lb3": "10.0.2.7"}),
+    ):
+        generation = node.status()["generation"]
+        node.config.write_text(f"{node.text}cluster: {{nodes: [{nodes}]}}\n")
+        assert node.ask("POST", "/reload", {})["applied"]
+        node.until(lambda s, before=generation: s["generation"] == before + 1)
+        assert node.states()[-1]["cluster"] == expected
+    node.config.write_text(node.text)
+    assert node.ask("POST", "/reload", {})["changes"] == [
+        "cluster node lb1 is removed",
+        "cluster node lb3 is removed",
+    ]
+    status = node.until(lambda s: "cluster" not in node.states()[-1])
+    assert announced(status)
+    assert node.forwarder() == forwarder
+
+
 def test_overrides_survive_reloads_and_a_killed_controller(node: NodeProcess) -> None:
     process = started(node)
     with pytest.raises(ApiError, match="there is no backend nobody"):

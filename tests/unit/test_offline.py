@@ -26,6 +26,18 @@ def test_check_tells_what_would_be_served() -> None:
     ]
 
 
+def test_check_tells_the_cluster_this_node_included() -> None:
+    assert offline.check(SERVED)["cluster"] == {}
+    told = offline.check(loads(GOOD + "cluster: {nodes: [{name: lb2, address: 10.0.2.6}]}\n"))["cluster"]
+    assert list(told.items()) == [("lb1", "10.0.2.2"), ("lb2", "10.0.2.6")]
+
+
+def test_replay_gets_the_cluster_in_its_state() -> None:
+    config = loads(GOOD + "cluster: {nodes: [{name: lb2, address: 10.0.2.6}]}\n")
+    assert offline.replay_request(config)["state"]["cluster"] == {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}
+    assert "cluster" not in offline.replay_request(SERVED)["state"]
+
+
 def test_check_announces_nothing_without_a_speaker_or_a_healthy_backend() -> None:
     assert offline.check(loads(edited("speaker: exabgp", "speaker: none")))["announced"] == []
     assert offline.check(ALL_DRAIN)["announced"] == []

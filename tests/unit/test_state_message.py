@@ -75,6 +75,12 @@ def test_an_empty_state_is_a_state() -> None:
     assert parse({"version": 1, "backends": {}, "vips": []}) == StateMessage({}, ())
 
 
+def test_the_cluster_may_be_left_out_and_is_typed() -> None:
+    assert parse(state()).cluster == {}
+    nodes = {"lb2": "10.0.2.6", "lb1": "10.0.2.2"}
+    assert parse(state(cluster=nodes)).cluster == {name: ip_address(address) for name, address in nodes.items()}
+
+
 def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
     vips = [WWW, {**WWW, "name": "b", "port": 0}, {**WWW, "name": "c", "protocol": "udp"}]
     assert len(parse(state(vips=vips)).vips) == 3
@@ -125,6 +131,12 @@ def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
         (with_vip(members={"web1": 1}), "not a state message"),
         (state(vips=[WWW, {**WWW, "name": "other"}]), "two vips"),
         (state(vips=[WWW, {**DNS, "name": "www"}]), "two vips"),
+        (state(cluster=None), "not a state message"),
+        (state(cluster=["lb1"]), "not a state message"),
+        (state(cluster={"lb1": "lb1"}), "not a state message"),
+        (state(cluster={"lb1": None}), "not a state message"),
+        (state(cluster={"lb1": "10.0.2.2", "lb2": "fd00:2::6"}), "addresses of two families"),
+        (state(cluster={"lb1": "10.0.2.2", "lb2": "10.0.2.2"}), "two nodes of the cluster have the same address"),
         (None, "not a state message"),
         ([], "not a state message"),
         ("state", "not a state message"),
