@@ -96,6 +96,8 @@ def alone(lab: Controllers) -> Iterator[None]:
     """All traffic by way of one node, with the pool that the lab begins with."""
     nodes.change_pool(laboratory.POOL)
     wait_until(whole, PATIENCE, "the node is whole")
+    names = {backend.name for backend in laboratory.POOL}
+    wait_until(lambda: set(nodes.slots(NODE)) == names, PATIENCE, "the pool is in use")
     socket = WORK / "run" / OTHER.name / "controller.sock"
     ask(socket, "POST", "/drain-self", {"drain": True})
     wait_until(lambda: not laboratory.all_announced(), PATIENCE, "the other node is out")
