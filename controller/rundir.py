@@ -92,7 +92,7 @@ class RunDir:
             raise RunDirError(f"cannot create run directory {self.path}: {error.strerror}") from error
 
     def remove(self) -> None:
-        """Remove what a node leaves here, but for the pid file that its controller still holds, and its tables.
+        """Remove what a node leaves: its connection tables, and all here but the pid file that its controller holds.
 
         Where a program still lives, after a start that failed half-way, its files stay for the next controller.
         """

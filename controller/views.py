@@ -137,8 +137,8 @@ def _stats(stats: Mapping[str, Any]) -> None:
     pool, pieces = stats["pool"], stats["pool"].get("pieces")  # an earlier version's forwarder has none
     _console().print(f"packet pool: {pool['free']} of {pool['size']} free")
     if pieces is not None:
-        sent = stats["own"]["pieces"]
-        _console().print(f"fragments: {pieces['free']} of {pieces['size']} free, {sent} sent beyond one a packet")
+        free, sent = f"{pieces['free']} of {pieces['size']} free", stats["own"]["pieces"]
+        _console().print(f"pieces of cut packets: {free}, {sent} sent beyond one a packet")
 
 
 def _path_mtus(learned: Iterable[Mapping[str, Any]]) -> None:

@@ -81,6 +81,7 @@ static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, 
 	}
 	if (note->flags & PACKET_MATCHED) {
 		parse_later_fragment(v, note->source_port, note->destination_port, note->protocol);
+		note->flags &= (uint8_t)~PACKET_MATCHED;
 		note->vip = NO_VIP;
 		note->backend = NO_BACKEND;
 	}

@@ -6,6 +6,7 @@
 #include "wire.h"
 
 enum { RECURSION_ONE = 0x01 }; // first byte of the GRE header
+enum { CE = 3 };               // of the two ECN bits: congestion experienced
 
 void encap_template_ipv4(struct encap_template *t, const uint8_t *source, const uint8_t *destination)
 {
@@ -46,6 +47,24 @@ uint32_t encap_marked(const struct packet_view *outer, uint16_t *ethertype)
 	if (gre[0] != RECURSION_ONE || gre[1] != 0 || (*ethertype != 0x0800 && *ethertype != 0x86dd))
 		return 0;
 	return outer->l4 + (uint32_t)ENCAP_GRE;
+}
+
+bool encap_carry_congestion(uint8_t outer_class, uint8_t *ip)
+{
+	bool four = ip[0] >> 4 == 4;
+	uint8_t inner = four ? ip[1] & CE : ip[1] >> 4 & CE;
+
+	if ((outer_class & CE) != CE || inner == CE)
+		return true;
+	if (inner == 0)
+		return false;
+	ip[1] |= four ? CE : CE << 4;
+	if (four) { // RFC 1624: the word has grown by what is set
+		uint16_t sum = (uint16_t)~read16(ip + 10);
+
+		write16(ip + 10, (uint16_t)~fold(sum + (uint32_t)(CE - inner)));
+	}
+	return true;
 }
 
 static void finish_ipv4(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id)

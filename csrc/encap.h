@@ -4,6 +4,7 @@
 #ifndef MAGLEV_ENCAP_H
 #define MAGLEV_ENCAP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "parse.h"
@@ -37,6 +38,10 @@ static inline const uint8_t *encap_source(const struct encap_template *t)
 {
 	return t->header + (t->length == ENCAP_IPV4 ? 12 : 8);
 }
+
+// Unwrapped: what a router noted on the outer packet (CE in its traffic class) goes into the inner one at `ip`, whose header
+// is complete, as RFC 6040 4.2 has it. Returns false when the packet must be dropped, since its sender knows no ECN.
+bool encap_carry_congestion(uint8_t outer_class, uint8_t *ip);
 
 // Write the outer headers at `outer`, which has t->length bytes, for the packet `inner`. `id` goes into the outer
 // IPv4 header when the inner packet may be fragmented, `flow_label` (20 bits) into the outer IPv6 header.

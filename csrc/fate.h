@@ -84,6 +84,7 @@ enum fate {
 	X(tcp_header, MALFORMED, "the TCP header is cut, or its length is below 20 or beyond the packet")              \
 	X(udp_header, MALFORMED, "the UDP header is cut, or its length is below 8 or beyond the packet")               \
 	X(icmp_cut, MALFORMED, "the ICMP message is shorter than its header")                                          \
+	X(congestion, MALFORMED, "marked as congested between nodes of the cluster, but its sender knows no ECN")      \
 	X(ttl_zero, TTL_EXPIRED, "arrived with TTL or hop limit 0")                                                    \
 	X(too_big_rate, TOO_BIG, "larger than the egress MTU; too many such answers in this second")                   \
 	X(too_big_silent, TOO_BIG, "larger than the egress MTU, and its sender may not be answered")                   \

@@ -10,6 +10,8 @@
 // state, the backend's MTU is lowered. Returns the reason of its fate, or GO_ON when it is nothing of the kind.
 enum reason learn_path_mtu(const struct worker *w, const struct state *s, const struct packet_view *v);
 
+// Nothing is ever learned for the index NO_BACKEND, which packets to another node have.
+
 // Bring near what way_mtu() will read for an inner packet of this length.
 static inline void way_prefetch(const struct worker *w, uint16_t index, uint32_t inner_length)
 {

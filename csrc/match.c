@@ -30,6 +30,7 @@ bool match_unwrap(const struct state *s, struct rte_mbuf *m, struct packet_view 
 {
 	uint8_t *frame = rte_pktmbuf_mtod(m, uint8_t *);
 	uint32_t l3 = v->l3, inner;
+	uint8_t outer_class = v->traffic_class;
 	uint16_t ethertype;
 
 	if (s->cluster.table_size == 0 || v->protocol != IPPROTO_GRE || !between_nodes(&s->cluster, v))
@@ -48,6 +49,8 @@ bool match_unwrap(const struct state *s, struct rte_mbuf *m, struct packet_view 
 		*reason = (enum reason)v->fault;
 	else if (!v->fragment || !for_vip(s, v))
 		*reason = REASON_not_a_fragment;
+	else if (!encap_carry_congestion(outer_class, frame + l3))
+		*reason = REASON_congestion;
 	return true;
 }
 

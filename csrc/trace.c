@@ -45,6 +45,10 @@ void trace_end(struct rte_ring *trace, uint64_t number, const struct packet_note
 {
 	struct traced record = {.number = number, .reason = reason, .vip = note->vip, .backend = note->backend};
 
+	if (note->flags & (PACKET_MATCHED | PACKET_TO_NODE)) { // ports or a node stand there instead
+		record.vip = NO_VIP;
+		record.backend = NO_BACKEND;
+	}
 	rte_ring_mp_enqueue_elem(trace, &record, sizeof(record));
 }
 

@@ -1,4 +1,4 @@
-// Worker: parse, vip match, connection table, Maglev table, encapsulation. The same function in every layout.
+// Worker: parse, vip match, connection table, Maglev table, outer headers. The same function in every layout.
 
 #ifndef MAGLEV_WORKER_H
 #define MAGLEV_WORKER_H

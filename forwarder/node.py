@@ -37,8 +37,8 @@ class Node:
             self._kept.give_up()
             raise
         for index, port in enumerate(settings.ports):
-            kernel = interfaces[index] is not None
-            self._dataplane.set_port(index, port.mtu, punts=kernel, unfinished=kernel)
+            # A kernel may stand behind any of them; only that of an interface has what is not ours.
+            self._dataplane.set_port(index, port.mtu, punts=interfaces[index] is not None, unfinished=True)
         self._hops = NextHops(settings.ports, interfaces)
         self._forwarding = Forwarding(
             self._dataplane, self._hops, settings.sources, settings.node, self._kept.ids, self._kept.note

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import re
 import socket
 import struct
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ FOR_US = struct.pack(
     *(0x06, 0, 0, 0),  # 3 or more: nothing of it
     *(0x06, 0, 0, 0xFFFFFFFF),  # else all of it
 )
+RECEIVES_FROM = re.compile(r",(?:iface|rx_iface|rx_iface_in)=([^,]+)")
 FRAME_BYTES = 2048  # one ring slot of the kernel; larger frames do not fit
 FRAMES = 2048
 
@@ -97,27 +99,33 @@ def _ethtool(device: str, command: int) -> int:
     return int(struct.unpack("II", value.raw)[1])
 
 
-def _refuse_merging(port: PortSettings) -> None:
+def _interfaces(port: PortSettings) -> list[str]:
+    """The kernel interfaces that packets come in by; a virtual device names them in its string."""
+    return [port.device] if port.driver == "af_packet" else RECEIVES_FROM.findall(port.device)
+
+
+def _refuse_merging(device: str) -> None:
     """Packets that the kernel merged before we see them fit neither a ring slot nor any path behind it."""
     merging = {
-        "gro": _ethtool(port.device, ETHTOOL_GGRO),
-        "lro": _ethtool(port.device, ETHTOOL_GFLAGS) & ETH_FLAG_LRO,
+        "gro": _ethtool(device, ETHTOOL_GGRO),
+        "lro": _ethtool(device, ETHTOOL_GFLAGS) & ETH_FLAG_LRO,
     }
     on = " ".join(f"{name} off" for name, value in merging.items() if value)
     if on:
         raise Refused(
-            f"the kernel merges packets that come in by {port.device}, and merged ones cannot be forwarded: "
-            f"run `ethtool -K {port.device} {on}`."
+            f"the kernel merges packets that come in by {device}, and merged ones cannot be forwarded: "
+            f"run `ethtool -K {device} {on}`."
         )
 
 
 def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
     """Open all ports, in order. Raises Refused; then none stays open."""
     opened: list[Port] = []
-    for index, port in enumerate(ports):
+    for port in ports:
         interface_index(port)
-        if port.driver == "af_packet":
-            _refuse_merging(port)
+        for device in _interfaces(port):
+            _refuse_merging(device)
+    for index, port in enumerate(ports):
         before = _packet_sockets()
         try:
             opened.append(Port.device(devargs(port, index), index, pool))

@@ -21,7 +21,8 @@ from forwarder.settings import PortSettings, Refused, Settings, parse
 from forwarder.state_message import StateRefused
 
 GATEWAY_MAC = bytes.fromhex("020000000001")
-PACKETS_PER_STAGE = 1024  # caches, bursts and what is on the road
+PACKETS_PER_STAGE = 1024  # caches and bursts
+PACKETS_ON_THE_ROAD = 8192  # so that as many fragments may wait as in a node of the default packet_pool
 LONGEST_HOLD = 60  # seconds, more than any stage keeps a packet back
 NANOSECONDS = 10**9
 
@@ -44,7 +45,7 @@ class Replay:
     """A data plane over one memory port, stepped packet by packet; with `trace` it tells what became of each."""
 
     def __init__(self, settings: Settings, state: dict[str, Any], workers: int, trace: bool = False) -> None:
-        packets = PACKETS_PER_STAGE * (workers + 3)
+        packets = PACKETS_ON_THE_ROAD + PACKETS_PER_STAGE * (workers + 3)
         megabytes = needed_megabytes(packets, False, workers * table_bytes(settings.connection_entries))
         initialize(
             ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
@@ -62,7 +63,7 @@ class Replay:
             trace=trace,
         )
         port = _capture_port(settings)
-        self._dataplane.set_port(0, port.mtu, False)
+        self._dataplane.set_port(0, port.mtu, punts=False, unfinished=True)
         self._forwarding = Forwarding(self._dataplane, NextHops([port], [None]), settings.sources, settings.node)
         self._forwarding.apply(self._forwarding.prepare(state))
         self._now = 0

@@ -114,7 +114,7 @@ def parse(raw: Any) -> StateMessage:
             raise StateRefused(f"state version {raw['version']} is not {VERSION}: forwarder and controller differ")
         backends = {_name(name, "backend"): ip_address(address) for name, address in raw["backends"].items()}
         vips = tuple(_vip(vip, backends) for vip in raw["vips"])
-        cluster = {name: ip_address(address) for name, address in raw.get("cluster", {}).items()}
+        cluster = {_name(name, "node"): ip_address(address) for name, address in raw.get("cluster", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StateRefused(f"not a state message: {error!r}") from error
     if len({vip.key for vip in vips}) != len(vips) or len({vip.name for vip in vips}) != len(vips):

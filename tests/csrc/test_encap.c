@@ -320,6 +320,37 @@ static void one_other_bit_and_it_is_not_marked(void **state)
 	}
 }
 
+// RFC 6040, figure 4, as far as the outer packet is CE; else nothing changes.
+static void congestion_between_nodes_reaches_the_inner_packet(void **state)
+{
+	(void)state;
+	for (uint32_t outer = 0; outer < 256; outer++)
+		for (uint32_t inner = 0; inner < 256; inner++)
+			for (uint8_t version = 4; version <= 6; version += 2) {
+				uint8_t ip[40] = {version == 4 ? 0x45 : 0x60 | (uint8_t)(inner >> 4),
+						  (uint8_t)(version == 4 ? inner : inner << 4), 0x12, 0x34, 0x56, 0x78};
+				uint8_t before[40];
+				bool marked = (outer & 3) == 3, kept;
+				uint32_t expected = marked ? inner | 3 : inner, found;
+
+				put_be16(ip + 10, 0);
+				put_be16(ip + 10, internet_checksum(ip, 20));
+				memcpy(before, ip, sizeof(ip));
+				kept = encap_carry_congestion((uint8_t)outer, ip);
+				assert_int_equal(kept, !marked || (inner & 3) != 0);
+				if (!kept) {
+					assert_memory_equal(ip, before, sizeof(ip));
+					continue;
+				}
+				found = version == 4 ? ip[1] : (uint32_t)(ip[0] << 4 | ip[1] >> 4) & 0xff;
+				assert_int_equal(found, expected);
+				assert_true(version == 6 || internet_checksum(ip, 20) == 0);
+				ip[1] = before[1];
+				memcpy(ip + 10, before + 10, 2);
+				assert_memory_equal(ip, before, sizeof(ip));
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +367,7 @@ int main(void)
 		cmocka_unit_test(the_destination_of_a_template_is_told),
 		cmocka_unit_test(only_what_is_marked_exactly_so_is_marked),
 		cmocka_unit_test(one_other_bit_and_it_is_not_marked),
+		cmocka_unit_test(congestion_between_nodes_reaches_the_inner_packet),
 	};
 
 	return cmocka_run_group_tests_name("encap", tests, NULL, NULL);

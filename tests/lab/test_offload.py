@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from packets.world import BACKENDS, VIP, state, vip
@@ -17,6 +18,7 @@ from wire import (
     NODE_ADDRESS,
     NODE_PORT,
     PEER,
+    PEER_ADDRESS,
     PEER_PORT,
     TOOLS,
     Forwarder,
@@ -34,6 +36,7 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
 ]
 
+DEVICES = [NODE_PORT, f"net_pcap0,rx_iface_in={NODE_PORT},tx_iface={NODE_PORT}"]
 SERVICE = state({"web1": BACKENDS["web1"]}, vip("www", VIP, ["web1"]), vip("dns", VIP, ["web1"], "udp", 80))
 CLIENT = f"""
 import socket
@@ -70,6 +73,13 @@ def offload(namespace: str, port: str, *words: str) -> None:
     subprocess.run(inside(namespace, "ethtool", "-K", port, *words), check=True, capture_output=True)
 
 
+def port(device: str, wire: Wire) -> dict[str, Any]:
+    """A port of the settings; a virtual device has nobody to tell it of neighbors."""
+    driver, mac = ("af_packet", None) if device == NODE_PORT else ("vdev", wire.peer_mac)
+    gateway = {"ipv4": PEER_ADDRESS, "ipv6": None, "mac": mac}
+    return {"device": device, "driver": driver, "gateway": gateway, "mtu": 1600}
+
+
 def right_checksum(inner: IP) -> bool:
     """Whether scapy would write the same one."""
     layer = TCP if TCP in inner else UDP
@@ -78,11 +88,12 @@ def right_checksum(inner: IP) -> bool:
     return bool(IP(bytes(fresh))[layer].chksum == inner[layer].chksum)
 
 
-def test_a_client_that_leaves_checksums_to_its_nic_is_served(wire: Wire, forwarder: Forwarder) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_client_that_leaves_checksums_to_its_nic_is_served(wire: Wire, forwarder: Forwarder, device: str) -> None:
     offload(PEER, PEER_PORT, "tx", "on")
     ip("-n", PEER, "route", "add", VIP, "via", NODE_ADDRESS)
-    wire.neighbor("10.0.2.1", wire.peer_mac)
-    forwarder.start()
+    wire.neighbor(PEER_ADDRESS, wire.peer_mac)
+    forwarder.start(ports=[port(device, wire)])
     assert forwarder.ask("state", state=SERVICE)["ok"]
     wait_until(lambda: all(hop["mac"] for hop in forwarder.ask("stats")["next_hops"]), "next hops are known")
     subprocess.run(inside(PEER, sys.executable, "-c", CLIENT), check=True, timeout=20)
@@ -92,10 +103,14 @@ def test_a_client_that_leaves_checksums_to_its_nic_is_served(wire: Wire, forward
     assert all(right_checksum(packet) for packet in inner)
 
 
-def test_a_port_whose_kernel_merges_packets_is_refused_with_the_command(wire: Wire, forwarder: Forwarder) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_port_whose_kernel_merges_packets_is_refused_with_the_command(
+    wire: Wire, forwarder: Forwarder, device: str
+) -> None:
+    ports = [port(device, wire)]
     offload(NODE, NODE_PORT, "gro", "on")
-    code, said = forwarder.refused(settings())
+    code, said = forwarder.refused(settings(ports=ports))
     assert code == 2
     assert said.strip().endswith(f"run `ethtool -K {NODE_PORT} gro off`.")
     offload(NODE, NODE_PORT, "gro", "off")
-    forwarder.start()
+    forwarder.start(ports=ports)

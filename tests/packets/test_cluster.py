@@ -59,6 +59,16 @@ def later(client: str, size: int = 16, **ip: Any) -> Packet:
     return IP(**{"src": client, "dst": VIP, "frag": 1, "proto": 17, **ip}) / Raw(bytes(size))
 
 
+def first(**ip: Any) -> Packet:
+    return IP(**{"src": MINE, "dst": VIP, "flags": "MF", **ip}) / UDP(sport=5000, dport=80) / bytes(64)
+
+
+def congested(packet: Packet) -> Packet:
+    """As a router marks it."""
+    packet.tos |= 3
+    return packet
+
+
 def dns(packet: Packet, **fields: Any) -> bytes:
     """The frame that must leave for an IPv4 fragment to the vip's UDP service."""
     return outer(packet, BACKENDS["dns1"], **fields)
@@ -283,6 +293,15 @@ ARRIVES = [
         "dns",
         "dns1",
     ),
+    Row(
+        "marked as congested on the way between the nodes",
+        ether(congested(from_node(first(tos=0xBA)))),
+        "fragment",
+        dns(first(tos=0xBB)),
+        "dns",
+        "dns1",
+    ),
+    Row("congested, of a sender that knows no ECN", ether(congested(from_node(OWN_FIRST))), "malformed"),
     Row("TTL 0 inside", ether(from_node(IP(src=MINE, dst=VIP, flags="MF", ttl=0) / UDP(dport=80))), "ttl_expired"),
     Row("to a port that is no vip's", ether(from_node(IP(src=MINE, dst=VIP, flags="MF") / UDP(dport=9))), "not_vip"),
     Row(

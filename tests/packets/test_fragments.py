@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +13,7 @@ from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.packet import Packet
 
 from packets.cluster import pieces, pieces6
-from packets.road import Road, wait_until
+from packets.road import End, Road, wait_until
 from packets.table import Row
 from packets.world import (
     BACKENDS,
@@ -220,8 +221,8 @@ def test_a_flood_of_first_fragments_does_not_keep_those_that_follow_at_once_from
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, workers: int) -> None:
-    """One burst of first fragments lets all that wait go: what does not fit is counted as such."""
-    road = make_road(workers=workers, ring_size=64)
+    """One burst of first fragments lets all that wait go: what does not fit is counted as such, and for no vip."""
+    road = make_road(workers=workers, ring_size=64, trace=True)
     road.apply(WORLD)
     firsts = []
     for number in range(1, 5):
@@ -234,6 +235,20 @@ def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, 
     fates = road.fates()
     assert fates["ring_full"] > 0
     assert sum(fates.values()) == held + len(firsts)
+    assert {end for end in road.ends().values() if end.reason == "ring_full"} == {End("ring_full")}
+
+
+def test_when_the_vip_goes_before_their_worker_has_them_they_are_told_of_no_vip(make_road: MakeRoad) -> None:
+    road = make_road(trace=True)
+    road.apply(WORLD)
+    road.send(*(bytes(ether(IP(src=CLIENT, dst=VIP, id=1, frag=i, proto=17) / bytes(8))) for i in range(1, 51)))
+    road.give([bytes(ether(pieces()[0]))])
+    road.dataplane.step(road.now)  # all of them to the worker, which takes a burst
+    first, later = End("fragment_first", "dns", "dns1"), End("fragment_later", "dns", "dns1")
+    assert Counter(road.ends().values()) == {first: 1, later: 31}
+    road.apply(state({}))
+    road.step()
+    assert Counter(road.ends().values()) == {End("other_address"): 19}
 
 
 def test_a_tcp_segment_in_fragments_goes_with_its_connection(make_road: MakeRoad) -> None:

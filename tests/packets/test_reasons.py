@@ -134,9 +134,9 @@ def later_fragment(**ip: Any) -> Packet:
     return IP(**{"src": CLIENT, "dst": VIP, "id": 7, "frag": 9, "proto": 17, **ip}) / bytes(64)
 
 
-def from_node(inner: Packet) -> Packet:
+def from_node(inner: Packet, **ip: Any) -> Packet:
     """What another node of the cluster sends on."""
-    return IP(src="10.0.2.6", dst=TUNNEL, proto=47) / (b"\x01\0\x08\0" + bytes(inner))
+    return IP(src="10.0.2.6", dst=TUNNEL, proto=47, **ip) / (b"\x01\0\x08\0" + bytes(inner))
 
 
 def fragment_unmatched(make_road: MakeRoad) -> list[End]:
@@ -274,6 +274,7 @@ WAYS: dict[str, Way] = {
     "fragment_first": Way(sent(first_fragment()), "dns", "dns1"),
     "fragment_later": Way(sent(first_fragment(), later_fragment()), "dns", "dns1"),
     "fragment_to_node": Way(sent(first_fragment(src=FAR_CLIENT), message=CLUSTER)),
+    "congestion": Way(sent(from_node(first_fragment(), tos=3), message=CLUSTER)),
     "not_a_fragment": Way(sent(from_node(tcp()), message=CLUSTER)),
     "ipv6_fragments": Way(
         sent(IPv6(src=CLIENT6, dst=VIP6) / IPv6ExtHdrFragment(m=1) / IPv6ExtHdrFragment(m=1) / UDP(dport=53))

@@ -35,7 +35,9 @@ from packets.world import (
     VIP,
     WORLD,
     ether,
+    finished,
     flow,
+    left_to_a_nic,
     member,
     outer,
     state,
@@ -363,6 +365,12 @@ def test_early_fragments_wait_by_the_timestamps_and_leave_with_the_first(replay:
     assert {when for when, frame in done.out if frame[38:] == bytes(b)} == {at(1.5, b"")[0]}
 
 
+def test_as_many_early_fragments_wait_as_in_a_node_of_the_default_pool(replay: Replay) -> None:
+    datagrams = [pieces(number=number) for number in range(1, 1001)]
+    records = [at(0, later) for _, later, _ in datagrams] + [at(0, first) for first, _, _ in datagrams]
+    assert replay(records).fates == {"fragment": 2000}
+
+
 def test_what_waits_at_the_end_has_a_fate_too(replay: Replay) -> None:
     done = replay([at(0, tcp()), at(0, pieces()[1])])
     assert done.fates == {"hash_new": 1, "fragment_unmatched": 1}
@@ -378,6 +386,12 @@ def test_another_nodes_fragments_are_sent_on(replay: Replay) -> None:
 
 
 # -- files
+
+
+def test_a_checksum_that_a_kernel_left_to_its_nic_is_finished(replay: Replay) -> None:
+    """Captures that were taken at the sender are full of them."""
+    ((_, frame),) = replay([at(0, left_to_a_nic(tcp(payload=b"odd")))]).out
+    assert frame.endswith(bytes(finished(tcp(payload=b"odd"))))
 
 
 def test_no_packet_at_all(replay: Replay) -> None:

@@ -8,9 +8,10 @@ from ipaddress import ip_address
 from typing import Any
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import ICMPv6PacketTooBig, IPv6
+from scapy.layers.inet6 import ICMPv6PacketTooBig, IPv6, in6_chksum
 from scapy.layers.l2 import GRE, Ether
 from scapy.packet import Packet, Raw
+from scapy.utils import checksum
 
 from forwarder.hashing import twin
 
@@ -103,6 +104,24 @@ def ip_header(dst: str, **fields: Any) -> Packet:
     if ":" in dst:
         return IPv6(**{"src": CLIENT6, "dst": dst, **fields})
     return IP(**{"src": CLIENT, "dst": dst, "flags": "DF", **fields})
+
+
+def finished(packet: Packet) -> Packet:
+    """The packet with every field as it is on a wire."""
+    return type(packet)(bytes(packet))
+
+
+def left_to_a_nic(packet: Packet) -> Packet:
+    """The packet with the sum of its pseudo header in place of its checksum."""
+    packet = finished(packet)
+    transport = packet[TCP] if TCP in packet else packet[UDP]
+    number, length = 6 if TCP in packet else 17, len(transport)
+    if IPv6 in packet:
+        transport.chksum = in6_chksum(number, packet, bytes(length)) ^ 0xFFFF
+    else:
+        addresses = bytes(packet)[12:20]
+        transport.chksum = checksum(addresses + number.to_bytes(2, "big") + length.to_bytes(2, "big")) ^ 0xFFFF
+    return packet
 
 
 def flow_hash(inner: Packet) -> int:

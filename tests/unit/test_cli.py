@@ -175,7 +175,7 @@ def test_a_running_node_is_told_and_shown(node: NodeProcess) -> None:
     assert re.search(why, text)
     assert "a new flow" not in text, "only drops are explained"
     assert as_json("status")["stats"]["reasons"]["ipv6_cut"]["packets"] == 1
-    assert "fragments: 122 of 129 free, 6 sent beyond one a packet" in text
+    assert "pieces of cut packets: 122 of 129 free, 6 sent beyond one a packet" in text
     assert "10.0.3.2  1400  599 s" in text
     assert "connections: 1000 kept from the forwarder before" in text
 

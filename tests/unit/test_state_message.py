@@ -102,6 +102,7 @@ def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
         (with_vip(name=[]), "the name [] of a vip is not text"),
         (with_vip(name="half \ud800 a pair"), "not a state message"),
         (state(backends={"half \ud800 a pair": "10.0.3.2"}), "not a state message"),
+        (state(cluster={"half \ud800 a pair": "10.0.2.2"}), "not a state message"),
         (with_vip(protocol="icmp"), "vip www: protocol 'icmp' is not known"),
         (with_vip(protocol=[]), "not a state message"),
         (with_vip(scheduler="rendezvous"), "vip www: scheduler 'rendezvous' is not known"),
