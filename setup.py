@@ -27,6 +27,7 @@ DATAPLANE_SOURCES = [
     "dataplane.c",
     "decide.c",
     "encap.c",
+    "flow_burst.c",
     "fragment.c",
     "handles.c",
     "icmp.c",

@@ -101,15 +101,16 @@ static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, 
 enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
-	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v);
-	enum parse_result l4;
+	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
+	bool plain = parse_plain(frame, m->data_len, m->pkt_len, v);
+	enum parse_result l3 = plain ? PARSE_OK : parse_ip(frame, m->data_len, m->pkt_len, v), l4;
 	int32_t position;
 
 	if (l3 == PARSE_NOT_IP)
 		return w->egress[m->port].punts ? REASON_punt_not_ip : REASON_not_ip;
 	if (l3 == PARSE_MALFORMED)
 		return (enum reason)v->fault;
-	l4 = parse_transport(v);
+	l4 = plain ? PARSE_OK : parse_transport(v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
 	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))

@@ -72,7 +72,7 @@ uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
 	return match;
 }
 
-uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
+static inline uint32_t match_tags(const struct conn_bucket *b, uint32_t tag)
 {
 #ifdef __SSE2__
 	__m128i four = _mm_load_si128((const __m128i *)b->tag);
@@ -82,6 +82,11 @@ uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
 #else
 	return conn_match_scalar(b, tag);
 #endif
+}
+
+uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
+{
+	return match_tags(b, tag);
 }
 
 static void forget(struct conn_table *t, struct conn_bucket *b, int way)
@@ -182,9 +187,9 @@ static bool is_of_vip(uint64_t word, uint16_t vip)
 
 // The way of a flow of this vip in the bucket at this distance from its own, expired or not, or -1. The vip is part of
 // the match: a colliding tag never leads to another service's backend.
-static int way_of(const struct conn_bucket *b, uint64_t flow_hash, uint16_t vip, uint32_t distance)
+static inline int way_of(const struct conn_bucket *b, uint64_t flow_hash, uint16_t vip, uint32_t distance)
 {
-	uint32_t match = conn_match_simd(b, (uint32_t)(flow_hash >> 32));
+	uint32_t match = match_tags(b, (uint32_t)(flow_hash >> 32));
 
 	for (; match != 0; match &= match - 1) {
 		int way = __builtin_ctz(match);
@@ -195,7 +200,7 @@ static int way_of(const struct conn_bucket *b, uint64_t flow_hash, uint16_t vip,
 	return -1;
 }
 
-// As way_of(), in all buckets where the flow may stand.
+// As way_of(), in all buckets where the flow may stand: way + CONN_WAYS for each bucket further on.
 static int find(const struct conn_table *t, uint64_t flow_hash, uint16_t vip)
 {
 	const struct conn_bucket *home = bucket_of(t, flow_hash, 0);
@@ -211,12 +216,19 @@ static int find(const struct conn_table *t, uint64_t flow_hash, uint16_t vip)
 
 int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found)
 {
-	int way = find(t, flow_hash, vip);
+	const struct conn_bucket *b = bucket_of(t, flow_hash, 0);
+	int way = way_of(b, flow_hash, vip, 0);
 	uint64_t word;
 
-	if (way < 0)
-		return -1;
-	word = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS)->entry[way % CONN_WAYS];
+	if (way < 0) {
+		if (b->away == 0)
+			return -1;
+		way = find(t, flow_hash, vip);
+		if (way < 0)
+			return -1;
+		b = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS);
+	}
+	word = b->entry[way % CONN_WAYS];
 	if (expired(t, word, now))
 		return -1;
 	*found = unpack(word);

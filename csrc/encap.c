@@ -95,10 +95,12 @@ static void finish_ipv6(const struct encap_template *t, uint8_t *outer, const st
 void encap_write(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id,
 		 uint32_t flow_label)
 {
-	memcpy(outer, t->header, t->length);
-	if (t->length == ENCAP_IPV4)
+	if (t->length == ENCAP_IPV4) {
+		memcpy(outer, t->header, ENCAP_IPV4);
 		finish_ipv4(t, outer, inner, id);
-	else
+	} else {
+		memcpy(outer, t->header, ENCAP_IPV6);
 		finish_ipv6(t, outer, inner, flow_label);
+	}
 	write16(outer + t->length - 2, inner->version == 4 ? 0x0800 : 0x86dd);
 }

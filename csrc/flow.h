@@ -8,7 +8,7 @@
 
 #include "siphash.h"
 
-enum { FLOW_KEY_MAX = 37, FLOW_KEY_IPV4 = 13, FLOW_KEY_IPV6 = 37 };
+enum { FLOW_KEY_MAX = 37, FLOW_KEY_ROOM = 40 /* may be read in words */, FLOW_KEY_IPV4 = 13, FLOW_KEY_IPV6 = 37 };
 
 // The secret that every node of a cluster shares: 16 bytes read as two little-endian words.
 struct hash_key {
@@ -18,7 +18,7 @@ struct hash_key {
 
 // The bytes that are hashed, in this order: source, destination, source port, destination port, protocol.
 struct flow_key {
-	uint8_t bytes[FLOW_KEY_MAX];
+	uint8_t bytes[FLOW_KEY_ROOM];
 	uint8_t length; // FLOW_KEY_IPV4 or FLOW_KEY_IPV6
 };
 

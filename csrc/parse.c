@@ -206,3 +206,95 @@ enum parse_result parse_transport(struct packet_view *v)
 		return tcp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_tcp_header);
 	return udp_fits(v, l4, bytes) ? PARSE_OK : malformed(v, REASON_udp_header);
 }
+
+// The sum of a header without options in words as the machine has them: the same number says that it is right.
+static inline bool plain_sum_ok(uint64_t a, uint64_t b, uint32_t c)
+{
+	uint64_t sum = (a & 0xffffffff) + (a >> 32) + (b & 0xffffffff) + (b >> 32) + c;
+
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+static inline bool plain_transport(struct packet_view *v, const uint8_t *l4, uint32_t bytes)
+{
+	uint32_t header = (l4[12] >> 4) * 4u;
+
+	v->tcp_flags = 0;
+	if (v->protocol == IPPROTO_UDP)
+		return read16(l4 + 4) >= UDP_HEADER && read16(l4 + 4) <= bytes;
+	v->tcp_flags = l4[13];
+	return v->protocol == IPPROTO_TCP && header >= TCP_HEADER && header <= bytes;
+}
+
+static inline void plain_view(struct packet_view *v, const uint8_t *ip, uint32_t available, uint16_t header)
+{
+	v->ip = ip;
+	v->available = available;
+	v->l3 = ETHERNET_HEADER;
+	v->l4 = header;
+	v->flow_protocol = v->protocol;
+	v->fragment = false;
+	v->fragment_offset = 0;
+	v->has_ports = true;
+	v->destination_port = read16(ip + header + 2);
+}
+
+static inline bool plain4(const uint8_t *ip, uint32_t available, uint32_t length, struct packet_view *v)
+{
+	uint64_t a, b;
+	uint32_t c;
+
+	memcpy(&a, ip, 8);
+	memcpy(&b, ip + 8, 8);
+	memcpy(&c, ip + 16, 4);
+	v->ip_length = read16(ip + 2);
+	v->protocol = ip[9];
+	if (ip[0] != 0x45 || (read16(ip + 6) & 0x3fff) != 0 || v->ip_length > length ||
+	    v->ip_length < IPV4_HEADER + UDP_HEADER || !plain_sum_ok(a, b, c) ||
+	    !plain_transport(v, ip + IPV4_HEADER, v->ip_length - IPV4_HEADER))
+		return false;
+	v->version = 4;
+	v->traffic_class = ip[1];
+	v->ttl = ip[8];
+	v->dont_fragment = (ip[6] & 0x40) != 0;
+	memcpy(v->key.bytes, ip + 12, 8);
+	memcpy(v->key.bytes + 8, ip + IPV4_HEADER, 4);
+	v->key.bytes[12] = v->protocol;
+	v->key.length = FLOW_KEY_IPV4;
+	plain_view(v, ip, available, IPV4_HEADER);
+	return true;
+}
+
+static inline bool plain6(const uint8_t *ip, uint32_t available, uint32_t length, struct packet_view *v)
+{
+	uint32_t payload = read16(ip + 4);
+
+	v->ip_length = IPV6_HEADER + payload;
+	v->protocol = ip[6];
+	if (ip[0] >> 4 != 6 || v->ip_length > length || payload < UDP_HEADER ||
+	    !plain_transport(v, ip + IPV6_HEADER, payload))
+		return false;
+	v->version = 6;
+	v->traffic_class = (uint8_t)(ip[0] << 4 | ip[1] >> 4);
+	v->ttl = ip[7];
+	v->dont_fragment = true;
+	memcpy(v->key.bytes, ip + 8, 32);
+	memcpy(v->key.bytes + 32, ip + IPV6_HEADER, 4);
+	v->key.bytes[36] = v->protocol;
+	v->key.length = FLOW_KEY_IPV6;
+	plain_view(v, ip, available, IPV6_HEADER);
+	return true;
+}
+
+bool parse_plain(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *v)
+{
+	const uint8_t *ip = frame + ETHERNET_HEADER;
+
+	if (available >= ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER && read16(ip - 2) == ETHERTYPE_IPV4)
+		return plain4(ip, available - ETHERNET_HEADER, length - ETHERNET_HEADER, v);
+	if (available >= ETHERNET_HEADER + IPV6_HEADER + TCP_HEADER && read16(ip - 2) == ETHERTYPE_IPV6)
+		return plain6(ip, available - ETHERNET_HEADER, length - ETHERNET_HEADER, v);
+	return false;
+}

@@ -43,6 +43,10 @@ struct packet_view {
 	uint16_t destination_port; // host order
 };
 
+// Most frames are plain: no tag, no option or extension header, no fragment, TCP or UDP, all as it should be. Such a one
+// is read here at once, as parse_ip() and parse_transport() would; false: it is another, and nothing is said of it.
+bool parse_plain(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);
+
 // `available` of the `length` bytes of the frame are contiguous at `frame`.
 enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);
 

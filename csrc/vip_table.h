@@ -10,10 +10,8 @@
 enum { VIP_NONE = -1 };
 
 struct vip_entry {
-	uint8_t address[16];    // IPv4 in the first four bytes, zeros behind
-	uint16_t port;          // host order; 0 = any
-	uint8_t protocol;       // 0 = the entry that says only: this address is a vip's
-	uint8_t address_length; // 4 or 16; 0 = a free entry
+	uint64_t address[2]; // in network order as it stands in a packet; of IPv4 the first four bytes, zeros behind
+	uint32_t selector;   // port, protocol, length of the address; 0 = a free entry
 	int32_t position;
 	bool served; // in the entry that says only whose address it is: a vip of it takes new flows
 };

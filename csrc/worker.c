@@ -1,6 +1,7 @@
 #include "worker.h"
 
 #include "checksum.h"
+#include "flow_burst.h"
 #include "job.h"
 #include "learn.h"
 
@@ -28,6 +29,8 @@ static void finish_checksum(struct rte_mbuf *m, const struct packet_view *v)
 static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs,
 			   uint16_t n)
 {
+	const struct flow_key *keys[BURST];
+	uint64_t hashes[BURST];
 	uint16_t kept = 0;
 
 	for (uint16_t i = 0; i < n; i++)
@@ -42,9 +45,13 @@ static uint16_t parse_pass(struct worker *w, const struct state *s, struct rte_m
 		}
 		if (w->egress[burst[i]->port].unfinished)
 			finish_checksum(burst[i], &job->view);
-		job->hash = flow_hash(&w->key, &job->view.key);
-		conn_prefetch(&w->table, job->hash);
+		keys[kept] = &job->view.key;
 		burst[kept++] = burst[i];
+	}
+	flow_hash_burst(&w->key, keys, kept, hashes);
+	for (uint16_t i = 0; i < kept; i++) {
+		jobs[i].hash = hashes[i];
+		conn_prefetch(&w->table, hashes[i]);
 	}
 	return kept;
 }

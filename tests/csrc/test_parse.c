@@ -82,6 +82,24 @@ struct outcome {
 	struct packet_view view; // its `ip` must not be followed: the frame is gone
 };
 
+// What parse_plain() takes, the two steps find good, and read alike.
+static void check_plain(const uint8_t *bytes, uint32_t available, uint32_t length, const struct outcome *o)
+{
+	const struct packet_view *a = &o->view;
+	struct packet_view p;
+
+	if (!parse_plain(bytes, available, length, &p))
+		return;
+	assert_true(o->ip == PARSE_OK && o->transport == PARSE_OK);
+	assert_true(p.ip == a->ip && p.ip_length == a->ip_length && p.available == a->available);
+	assert_true(p.l3 == a->l3 && p.l4 == a->l4 && p.version == a->version && p.protocol == a->protocol);
+	assert_true(p.flow_protocol == a->flow_protocol && p.traffic_class == a->traffic_class && p.ttl == a->ttl);
+	assert_true(p.tcp_flags == a->tcp_flags && p.dont_fragment == a->dont_fragment);
+	assert_true(!p.fragment && !a->fragment && p.fragment_offset == 0 && p.has_ports && a->has_ports);
+	assert_true(p.key.length == a->key.length && p.destination_port == a->destination_port);
+	assert_memory_equal(p.key.bytes, a->key.bytes, a->key.length);
+}
+
 // `available` bytes of the frame stand at the very end of a block; good IP is found at `l3`, and only behind it a
 // transport is looked at.
 static struct outcome parse_at(const struct frame *f, uint32_t available, uint32_t l3)
@@ -94,6 +112,7 @@ static struct outcome parse_at(const struct frame *f, uint32_t available, uint32
 		assert_ptr_equal(o.view.ip, bytes + l3);
 		o.transport = parse_transport(&o.view);
 	}
+	check_plain(bytes, available, f->length, &o);
 	free(bytes);
 	return o;
 }
@@ -145,6 +164,18 @@ static void good_frames_are_read_field_by_field(void **state)
 		check_row(what, o.view.ip_length == rows[i].length);
 		check_row(what, o.view.has_ports && !o.view.fragment && o.view.dont_fragment);
 		check_row(what, o.view.destination_port == rows[i].port);
+	}
+}
+
+static void most_frames_are_plain(void **state)
+{
+	(void)state;
+	for (enum base base = TCP4; base <= UDP6; base++) {
+		struct frame f = good(base);
+		struct packet_view v;
+
+		f.length = f.length < ETH + 60 ? ETH + 60 : f.length; // as an Ethernet pads it
+		assert_true(parse_plain(f.bytes, f.length, f.length, &v));
 	}
 }
 
@@ -860,6 +891,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_frames_are_read_field_by_field),
+		cmocka_unit_test(most_frames_are_plain),
 		cmocka_unit_test(flow_key_is_addresses_ports_protocol_in_network_order),
 		cmocka_unit_test(malformed_headers_are_told),
 		cmocka_unit_test(unusual_but_right_headers_are_taken),

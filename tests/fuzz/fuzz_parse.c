@@ -74,11 +74,23 @@ static void check_transport(const struct packet_view *v)
 	}
 }
 
+static bool same_view(const struct packet_view *a, const struct packet_view *b)
+{
+	return a->ip == b->ip && a->ip_length == b->ip_length && a->available == b->available && a->l3 == b->l3 &&
+	       a->l4 == b->l4 && a->version == b->version && a->protocol == b->protocol &&
+	       a->flow_protocol == b->flow_protocol && a->traffic_class == b->traffic_class && a->ttl == b->ttl &&
+	       a->tcp_flags == b->tcp_flags && a->dont_fragment == b->dont_fragment && a->fragment == b->fragment &&
+	       a->fragment_offset == b->fragment_offset && a->has_ports == b->has_ports &&
+	       a->destination_port == b->destination_port && a->key.length == b->key.length &&
+	       memcmp(a->key.bytes, b->key.bytes, a->key.length) == 0;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, size};
 	struct frame f = take_frame(&in);
-	struct packet_view v;
+	struct packet_view v, p;
+	bool plain = parse_plain(f.bytes, f.available, f.length, &p), good = false;
 
 	memset(&v, 0xa5, sizeof(v)); // as a stage finds it: whatever a former packet left
 	if (parse_ip(f.bytes, f.available, f.length, &v) == PARSE_OK) {
@@ -91,7 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check_ports(&v);
 		if (transport == PARSE_OK)
 			check_transport(&v);
+		good = transport == PARSE_OK;
 	}
+	must(!plain || (good && same_view(&v, &p)));
 	free(f.bytes);
 	return 0;
 }
