@@ -21,7 +21,7 @@ APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev 
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 
-.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz corpus \
+.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz bench corpus \
         sanitized debug clean
 .DELETE_ON_ERROR:
 
@@ -97,6 +97,13 @@ fuzz: build $(STAMPS)/fuzz ## libFuzzer on packets, tables and control messages,
 build/fuzz/bin/%: tests/fuzz/fuzz_%.c $(C_FILES)
 	@mkdir -p $(@D)
 	@clang $(CHECK_FLAGS) $(SANITIZE) -fsanitize=fuzzer -o $@ $< $(PURE:%=csrc/%.c)
+
+bench: $(STAMPS)/bench ## nanoseconds per packet of a worker, beside the memory floor
+	$(BIN)/python -m perf.worker --out build/bench-worker.json
+
+$(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.c perf/*.h)
+	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
 
 corpus: build ## what the fuzz targets start from, written anew
 	PYTHONPATH=tests:tests/unit $(BIN)/python tests/fuzz/make_corpus.py

@@ -92,7 +92,18 @@ def extensions() -> list[Extension]:
         extra_compile_args=[*pkg_config("--cflags"), *COMMON],
         extra_link_args=[*pkg_config("--libs"), *SANITIZE],
     )
-    return [hashing, capture, dataplane]
+    if not os.environ.get("MAGLEV_PERF"):
+        return [hashing, capture, dataplane]
+    # The packet path once more, in one piece with what drives it.
+    bench = Extension(
+        "perf._bench",
+        ["perf/_bench.pyx", "perf/bench.c", "csrc/maglev.c", *(f"csrc/{name}" for name in DATAPLANE_SOURCES)],
+        include_dirs=["csrc", "perf"],
+        depends=[*headers, "perf/bench.h"],
+        extra_compile_args=[*pkg_config("--cflags"), *COMMON],
+        extra_link_args=[*pkg_config("--libs"), *SANITIZE],
+    )
+    return [hashing, capture, dataplane, bench]
 
 
 setup(ext_modules=cythonize(extensions(), language_level=3))

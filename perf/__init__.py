@@ -1,0 +1,1 @@
+"""Benchmarks. Compiled parts are built by `make bench`, not by `make build`."""
