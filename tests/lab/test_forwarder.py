@@ -38,7 +38,6 @@ from wire import (
     frame,
     inside,
     ip,
-    remove_namespaces,
     settings,
     wait_until,
 )
@@ -73,23 +72,6 @@ taker.bind(("", 9))
 print(flush=True)
 time.sleep(60)
 """
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    try:
-        made = Wire()
-        yield made
-        made.close()
-    finally:
-        remove_namespaces()
-
-
-@pytest.fixture
-def forwarder(wire: Wire) -> Iterator[Forwarder]:
-    made = Forwarder()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from wire import (
     Wire,
     inside,
     ip,
-    remove_namespaces,
     settings,
     wait_until,
 )
@@ -50,23 +48,6 @@ try:
 except TimeoutError:
     pass
 """
-
-
-@pytest.fixture
-def wire() -> Iterator[Wire]:
-    try:
-        made = Wire()
-        yield made
-        made.close()
-    finally:
-        remove_namespaces()
-
-
-@pytest.fixture
-def forwarder(wire: Wire) -> Iterator[Forwarder]:
-    made = Forwarder()
-    yield made
-    made.close()
 
 
 def offload(namespace: str, port: str, *words: str) -> None:
