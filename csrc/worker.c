@@ -134,22 +134,27 @@ void worker_tick(struct worker *w, uint32_t now)
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
 }
 
-uint32_t worker_turn(struct worker *w)
+// A burst through the passes and on.
+static void handle(struct worker *w, struct rte_mbuf **burst, uint16_t n)
 {
-	struct rte_mbuf *burst[BURST];
-	struct job jobs[BURST];
 	const struct state *s = state_acquire(w->state);
-	uint16_t received = (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)burst, BURST, NULL);
-	uint16_t n = received;
+	struct job jobs[BURST];
 
-	housekeeping(w);
-	if (n == 0)
-		return 0;
 	w->answer_count = 0;
 	n = parse_pass(w, s, burst, jobs, n);
 	n = decide_pass(w, s, burst, jobs, n);
 	n = wrap_pass(w, burst, jobs, n);
 	pass_on(w, burst, n);
 	pass_on(w, w->answers, w->answer_count);
-	return received;
+}
+
+uint32_t worker_turn(struct worker *w)
+{
+	struct rte_mbuf *burst[BURST];
+	uint16_t n = (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)burst, BURST, NULL);
+
+	housekeeping(w);
+	if (n > 0)
+		handle(w, burst, n);
+	return n;
 }
