@@ -1,7 +1,9 @@
 #include "answer.h"
+#include "checksum.h"
 #include "icmp.h"
 #include "job.h"
 #include "learn.h"
+#include "plain.h"
 
 static bool is_vip_address(const struct state *s, const struct packet_view *v)
 {
@@ -97,20 +99,19 @@ static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, 
 	return GO_ON;
 }
 
-// Precedence of fates as in DESIGN 4.
-enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+// What is not plain, step by step; precedence of fates as in DESIGN 4.
+static __rte_noinline enum reason classify_other(struct worker *w, const struct state *s, struct rte_mbuf *m,
+						  struct job *job)
 {
 	struct packet_view *v = &job->view;
-	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
-	bool plain = parse_plain(frame, m->data_len, m->pkt_len, v);
-	enum parse_result l3 = plain ? PARSE_OK : parse_ip(frame, m->data_len, m->pkt_len, v), l4;
+	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v), l4;
 	int32_t position;
 
 	if (l3 == PARSE_NOT_IP)
 		return w->egress[m->port].punts ? REASON_punt_not_ip : REASON_not_ip;
 	if (l3 == PARSE_MALFORMED)
 		return (enum reason)v->fault;
-	l4 = plain ? PARSE_OK : parse_transport(v);
+	l4 = parse_transport(v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
 	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))
@@ -129,4 +130,118 @@ enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m
 		return of_vip(s, m, position, REASON_ttl_zero);
 	job->vip = &s->vips[position];
 	return GO_ON;
+}
+
+static void finish_checksum(struct rte_mbuf *m, const struct packet_view *v)
+{
+	if (v->has_ports && !v->fragment && v->available >= v->ip_length && checksum_looks_unfinished(v))
+		checksum_finish(rte_pktmbuf_mtod_offset(m, uint8_t *, v->l3), v);
+}
+
+static inline void hash_lanes(const struct worker *w, struct plain *p)
+{
+	if (p->count == 0)
+		return;
+	plain_finish(p, &w->key);
+	for (uint32_t i = 0; i < p->count; i++)
+		conn_prefetch(&w->table, p->hash[i]);
+}
+
+// Views, vips and hashes of the lanes that are plain. Returns how many have a vip.
+static inline uint32_t match_lanes(const struct state *s, const struct plain *p, uint8_t version, struct job *jobs)
+{
+	uint32_t matched = 0;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct job *job = &jobs[p->position[i]];
+		struct vip_entry wanted = {.key = p->vip_key[i]};
+		int32_t position;
+
+		job->plain = p->good[i] != 0;
+		if (unlikely(!job->plain))
+			continue;
+		if (version == 6) {
+			wanted.rest[0] = p->key[3][i];
+			wanted.rest[1] = p->key[2][i] >> 32;
+		}
+		position = vip_table_find_key(&s->vip_table, &wanted, version == 4 ? 4 : 16);
+		plain_view(p, i, version, &job->view);
+		job->hash = p->hash[i];
+		job->outer_word = p->outer_word[i];
+		job->outer_sum = (uint32_t)p->outer_sum[i];
+		job->vip = position == VIP_NONE ? NULL : &s->vips[position];
+		matched += position != VIP_NONE;
+	}
+	return matched;
+}
+
+static inline enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+{
+	enum reason reason;
+
+	if (job->plain)
+		return job->vip != NULL ? GO_ON : without_vip(w, s, m, &job->view, REASON_other_port);
+	reason = classify_other(w, s, m, job);
+	if (reason == GO_ON) {
+		job->hash = flow_hash(&w->key, &job->view.key);
+		conn_prefetch(&w->table, job->hash);
+	}
+	return reason;
+}
+
+// One by one, when not all are plain and for a vip.
+static __rte_noinline uint16_t classify_each(struct worker *w, const struct state *s, struct rte_mbuf **burst,
+					      struct job *jobs, uint16_t n)
+{
+	uint16_t kept = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		enum reason reason = classify(w, s, burst[i], &jobs[i]);
+
+		if (reason != GO_ON) {
+			worker_end(w, burst[i], reason);
+			continue;
+		}
+		if (kept != i) {
+			jobs[kept] = jobs[i];
+			burst[kept] = burst[i];
+		}
+		kept++;
+	}
+	return kept;
+}
+
+// Views, vips and hashes of the packets that are plain and for a vip; returns how many. Their buckets are prefetched.
+static inline uint32_t classify_plain(const struct worker *w, const struct state *s, struct rte_mbuf **burst,
+				      struct job *jobs, uint16_t n)
+{
+	struct plain four, six;
+
+	plain_begin(&four, 4);
+	plain_begin(&six, 6);
+	for (uint16_t i = 0; i < n; i++)
+		plain_take(&four, &six, rte_pktmbuf_mtod(burst[i], const uint8_t *), burst[i]->data_len,
+			   burst[i]->pkt_len, (uint8_t)i);
+	hash_lanes(w, &four);
+	hash_lanes(w, &six);
+	return match_lanes(s, &four, 4, jobs) + match_lanes(s, &six, 6, jobs);
+}
+
+uint16_t classify_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
+{
+	uint32_t matched = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
+		jobs[i].plain = false;
+	}
+	for (uint16_t i = 0; s != NULL && i < n; i += PLAIN_LANES)
+		matched += classify_plain(w, s, burst + i, jobs + i, RTE_MIN(n - i, PLAIN_LANES));
+	if (unlikely(matched < n))
+		n = classify_each(w, s, burst, jobs, n);
+	if (unlikely(w->unfinished))
+		for (uint16_t i = 0; i < n; i++)
+			if (w->egress[burst[i]->port].unfinished)
+				finish_checksum(burst[i], &jobs[i].view);
+	return n;
 }

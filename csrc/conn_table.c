@@ -5,10 +5,6 @@
 
 #include "parse.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 enum { CLOCK_MASK = (1 << CONN_CLOCK_BITS) - 1 };
 
 static uint64_t pack(const struct conn_entry *e)
@@ -61,32 +57,6 @@ static struct conn_bucket *home_of(const struct conn_table *t, struct conn_bucke
 	uint32_t index = (uint32_t)(b - t->buckets), distance = distance_of(b, way);
 
 	return &t->buckets[index >= distance ? index - distance : index + t->bucket_count - distance];
-}
-
-uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
-{
-	uint32_t match = 0;
-
-	for (int w = 0; w < CONN_WAYS; w++)
-		match |= (uint32_t)(b->tag[w] == tag) << w;
-	return match;
-}
-
-static inline uint32_t match_tags(const struct conn_bucket *b, uint32_t tag)
-{
-#ifdef __SSE2__
-	__m128i four = _mm_load_si128((const __m128i *)b->tag);
-	__m128i equal = _mm_cmpeq_epi32(four, _mm_set1_epi32((int)tag));
-
-	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(equal)) | (uint32_t)(b->tag[4] == tag) << 4;
-#else
-	return conn_match_scalar(b, tag);
-#endif
-}
-
-uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag)
-{
-	return match_tags(b, tag);
 }
 
 static void forget(struct conn_table *t, struct conn_bucket *b, int way)
@@ -189,7 +159,7 @@ static bool is_of_vip(uint64_t word, uint16_t vip)
 // the match: a colliding tag never leads to another service's backend.
 static inline int way_of(const struct conn_bucket *b, uint64_t flow_hash, uint16_t vip, uint32_t distance)
 {
-	uint32_t match = match_tags(b, (uint32_t)(flow_hash >> 32));
+	uint32_t match = conn_match(b, (uint32_t)(flow_hash >> 32));
 
 	for (; match != 0; match &= match - 1) {
 		int way = __builtin_ctz(match);

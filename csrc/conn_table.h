@@ -12,6 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum conn_state { CONN_HALF_OPEN, CONN_ESTABLISHED, CONN_CLOSING, CONN_DATAGRAM };
 
 enum {
@@ -102,10 +106,87 @@ static inline void conn_tick(struct conn_table *t, uint32_t now)
 	__atomic_store_n(&t->tail->clock, now, __ATOMIC_RELAXED);
 }
 
+// The flow's own bucket.
+static inline struct conn_bucket *conn_home(const struct conn_table *t, uint64_t flow_hash)
+{
+	return &t->buckets[(flow_hash & 0xffffffff) * t->bucket_count >> 32];
+}
+
 // Bring the flow's bucket near; call for a whole burst before the first lookup.
 static inline void conn_prefetch(const struct conn_table *t, uint64_t flow_hash)
 {
-	__builtin_prefetch(&t->buckets[(flow_hash & 0xffffffff) * t->bucket_count >> 32], 1);
+	__builtin_prefetch(conn_home(t, flow_hash), 1);
+}
+
+// The two ways to compare tags, equal in result: bit w is set when tag[w] equals `tag`.
+static inline uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
+{
+	uint32_t match = 0;
+
+	for (int w = 0; w < CONN_WAYS; w++)
+		match |= (uint32_t)(b->tag[w] == tag) << w;
+	return match;
+}
+
+static inline uint32_t conn_match(const struct conn_bucket *b, uint32_t tag)
+{
+#ifdef __SSE2__
+	// Four and again four that overlap, since a branch for the fifth could not be foretold.
+	const __m128i wanted = _mm_set1_epi32((int)tag);
+	__m128i first = _mm_cmpeq_epi32(_mm_load_si128((const __m128i *)b->tag), wanted);
+	__m128i last = _mm_cmpeq_epi32(_mm_loadu_si128((const __m128i *)(b->tag + 1)), wanted);
+
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(first)) |
+	       (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(last)) << 1;
+#else
+	return conn_match_scalar(b, tag);
+#endif
+}
+
+static inline uint16_t conn_word_backend(uint64_t word)
+{
+	return (uint16_t)(word >> 48);
+}
+
+static inline uint16_t conn_word_generation(uint64_t word)
+{
+	return word >> 36 & CONN_MAX_GENERATION;
+}
+
+// Seconds since the last packet of an entry.
+static inline uint32_t conn_age(uint64_t word, uint32_t now)
+{
+	return (now - (uint32_t)word) & ((1u << CONN_CLOCK_BITS) - 1);
+}
+
+// What nearly every lookup finds: the flow's live entry, in this state, in its own bucket. NULL: conn_lookup() tells.
+static inline uint64_t *conn_find(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, enum conn_state state,
+				  uint32_t now)
+{
+	struct conn_bucket *b = conn_home(t, flow_hash);
+	uint32_t match = conn_match(b, (uint32_t)(flow_hash >> 32)), age;
+	uint64_t word;
+	int way;
+
+	if (match == 0)
+		return NULL;
+	way = __builtin_ctz(match);
+	word = b->entry[way];
+	if ((uint16_t)(word >> CONN_CLOCK_BITS) != (state | vip << 2) ||
+	    (b->distance >> (3 * way) & (CONN_REACH - 1)) != 0)
+		return NULL;
+	age = conn_age(word, now);
+	return age == 0 || age <= t->timeouts.seconds[state] ? &b->entry[way] : NULL;
+}
+
+// One more packet of an entry whose state it leaves as it is. Written only when the second changed.
+static inline void conn_stamp(uint64_t *entry, uint32_t now)
+{
+	uint32_t age = conn_age(*entry, now);
+	const uint64_t clock = (1u << CONN_CLOCK_BITS) - 1;
+
+	if (age != 0)
+		__atomic_store_n(entry, (*entry & ~clock) | (now & clock), __ATOMIC_RELAXED); // complete in itself
 }
 
 // The live entry of a flow of this vip. Returns its way (0 .. CONN_WAYS * CONN_REACH - 1) and fills `found`, or -1.
@@ -139,9 +220,5 @@ bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t b
 
 // Entries alive at `now`; reads the whole table.
 uint64_t conn_count_alive(const struct conn_table *t, uint32_t now);
-
-// The two ways to compare tags, equal in result: bit w is set when tag[w] equals `tag`. Public for their tests.
-uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag);
-uint32_t conn_match_simd(const struct conn_bucket *b, uint32_t tag);
 
 #endif

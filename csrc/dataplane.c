@@ -198,6 +198,8 @@ void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool p
 	d->egress[port].mtu = mtu;
 	d->egress[port].punts = punts;
 	d->egress[port].unfinished = unfinished;
+	for (uint32_t i = 0; i < d->config.workers; i++)
+		d->workers[i].unfinished |= unfinished;
 }
 
 void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac)

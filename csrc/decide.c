@@ -2,6 +2,7 @@
 
 #include "icmp.h"
 #include "job.h"
+#include "learn.h"
 
 static enum conn_state first_state(const struct packet_view *v)
 {
@@ -19,7 +20,7 @@ static uint16_t by_table(const struct worker *w, const struct job *job)
 }
 
 // The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds.
-static enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
+static __rte_noinline enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
 			      struct packet_note *note, enum reason why)
 {
 	const struct vip *vip = job->vip;
@@ -70,9 +71,9 @@ static enum reason decide_flow(struct worker *w, const struct state *s, const st
 	return REASON_known_flow;
 }
 
-enum reason decide(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job)
+static __rte_noinline enum reason decide_other(struct worker *w, const struct state *s, struct job *job,
+						struct packet_note *note)
 {
-	struct packet_note *note = packet_note(m);
 	enum reason reason;
 
 	if (job->vip == NULL)
@@ -84,4 +85,54 @@ enum reason decide(struct worker *w, const struct state *s, struct rte_mbuf *m, 
 	if (!job->view.fragment)
 		return reason;
 	return job_is_later_fragment(job) ? REASON_fragment_later : REASON_fragment_first;
+}
+
+// What nearly every packet is: one more of a flow that goes on. False: decide_other() tells, and nothing is done yet.
+static inline bool goes_on(struct worker *w, const struct state *s, struct job *job, struct packet_note *note)
+{
+	const struct packet_view *v = &job->view;
+	enum conn_state state = v->protocol == IPPROTO_TCP ? CONN_ESTABLISHED : CONN_DATAGRAM;
+	uint64_t *entry, word;
+	uint16_t backend;
+
+	if (!job->plain || note->flags != 0 || (v->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)) != 0)
+		return false;
+	entry = conn_find(&w->table, job->hash, job->vip->id, state, w->now);
+	if (entry == NULL)
+		return false;
+	word = *entry;
+	backend = conn_word_backend(word);
+	if (!vip_may_use(job->vip, s, backend, conn_word_generation(word)))
+		return false;
+	conn_stamp(entry, w->now);
+	*note = (struct packet_note){.reason = REASON_known_flow, .vip = job->vip->id, .backend = backend};
+	job->to = &s->backends[backend];
+	return true;
+}
+
+uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
+{
+	uint16_t kept = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct packet_note *note = packet_note(burst[i]);
+
+		if (unlikely(!goes_on(w, s, &jobs[i], note))) {
+			enum reason reason = decide_other(w, s, &jobs[i], note);
+
+			if (reason == REASON_no_backend) {
+				worker_end(w, burst[i], reason);
+				continue;
+			}
+			note->reason = (uint8_t)reason;
+		}
+		rte_prefetch0(jobs[i].to);
+		way_prefetch(w, note->backend, jobs[i].view.ip_length);
+		if (kept != i) {
+			jobs[kept] = jobs[i];
+			burst[kept] = burst[i];
+		}
+		kept++;
+	}
+	return kept;
 }

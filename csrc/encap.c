@@ -1,10 +1,5 @@
 #include "encap.h"
 
-#include <netinet/in.h>
-#include <string.h>
-
-#include "wire.h"
-
 enum { RECURSION_ONE = 0x01 }; // first byte of the GRE header
 enum { CE = 3 };               // of the two ECN bits: congestion experienced
 
@@ -67,40 +62,13 @@ bool encap_carry_congestion(uint8_t outer_class, uint8_t *ip)
 	return true;
 }
 
-static void finish_ipv4(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id)
+void encap_write_ipv6(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner,
+		      uint32_t flow_label)
 {
-	uint32_t length = t->length + inner->ip_length;
-	uint32_t fragment = inner->dont_fragment ? 0x4000 : 0;
-	uint32_t sum;
-
-	if (inner->dont_fragment)
-		id = 0; // RFC 6864: no meaning where fragmentation is forbidden
-	outer[1] = inner->traffic_class; // DSCP, and ECN as RFC 6040 normal mode
-	write16(outer + 2, length);
-	write16(outer + 4, id);
-	write16(outer + 6, fragment);
-	sum = t->partial_sum + inner->traffic_class + length + id + fragment;
-	write16(outer + 10, (uint16_t)~fold(sum));
-}
-
-static void finish_ipv6(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner,
-			uint32_t flow_label)
-{
+	memcpy(outer, t->header, ENCAP_IPV6);
 	outer[0] = (uint8_t)(0x60 | inner->traffic_class >> 4);
 	outer[1] = (uint8_t)(inner->traffic_class << 4 | (flow_label >> 16 & 0x0f));
 	write16(outer + 2, flow_label & 0xffff);
-	write16(outer + 4, t->length - 40u + inner->ip_length);
-}
-
-void encap_write(const struct encap_template *t, uint8_t *outer, const struct packet_view *inner, uint16_t id,
-		 uint32_t flow_label)
-{
-	if (t->length == ENCAP_IPV4) {
-		memcpy(outer, t->header, ENCAP_IPV4);
-		finish_ipv4(t, outer, inner, id);
-	} else {
-		memcpy(outer, t->header, ENCAP_IPV6);
-		finish_ipv6(t, outer, inner, flow_label);
-	}
-	write16(outer + t->length - 2, inner->version == 4 ? 0x0800 : 0x86dd);
+	write16(outer + 4, ENCAP_IPV6 - 40u + inner->ip_length);
+	write16(outer + ENCAP_IPV6 - 2, inner->version == 4 ? 0x0800 : 0x86dd);
 }

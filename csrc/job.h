@@ -12,6 +12,9 @@ struct job {
 	const struct vip *vip; // NULL: to another node of the cluster
 	uint64_t hash;         // flow hash
 	const struct backend *to;
+	uint64_t outer_word; // of a plain packet: see encap.h
+	uint32_t outer_sum;
+	bool plain;         // nothing odd about it (plain.h)
 	uint16_t piece_mtu; // longer than the way takes: cut into pieces of so many bytes; 0 = goes whole
 };
 
@@ -20,18 +23,16 @@ static inline bool job_is_later_fragment(const struct job *job)
 	return job->view.fragment && job->view.fragment_offset != 0;
 }
 
-// Each returns GO_ON, or the reason of the packet's fate; the caller still has the packet, unless it was answered.
+// The passes. Each goes over the burst and returns how many packets go on: they are packed to the front, in order, and
+// so are their jobs. The others end, or were answered.
 
-// Headers -> view and vip (classify.c).
-enum reason classify(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job);
+// Headers -> views, vips and hashes; the buckets of the connection table are prefetched (classify.c).
+uint16_t classify_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n);
 
-// Vip and hash -> backend, in the packet's note and in job->to; the reason is always one of a fate (decide.c).
-enum reason decide(struct worker *w, const struct state *s, struct rte_mbuf *m, struct job *job);
+// Vips and hashes -> backends, in the packets' notes and in the jobs (decide.c).
+uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n);
 
-// Outer headers into the headroom (wrap.c). GO_ON with job->piece_mtu set: wrap_in_pieces() comes next.
-enum reason wrap(struct worker *w, struct rte_mbuf *m, struct job *job);
-
-// Cut the packet and hand its pieces over to muxing. GO_ON: the packet is gone.
-enum reason wrap_in_pieces(struct worker *w, struct rte_mbuf *m, struct job *job);
+// Outer headers into the headroom. What is cut goes on from here, behind what came before it (wrap.c).
+uint16_t wrap_pass(struct worker *w, struct rte_mbuf **burst, struct job *jobs, uint16_t n);
 
 #endif

@@ -64,3 +64,19 @@ void packet_ring_drain(struct rte_ring *ring)
 		packet_free(m);
 	rte_ring_free(ring);
 }
+
+void packet_cut_off(struct rte_mbuf *m, uint32_t bytes)
+{
+	struct rte_mbuf *last = m;
+	uint32_t left = bytes;
+
+	m->pkt_len = bytes;
+	for (m->nb_segs = 1; left > last->data_len; m->nb_segs++) {
+		left -= last->data_len;
+		last = last->next;
+	}
+	last->data_len = (uint16_t)left;
+	packet_free(last->next);
+	last->next = NULL;
+	packet_poison(last);
+}

@@ -79,23 +79,13 @@ static inline uint8_t *packet_prepend(struct rte_mbuf *m, uint16_t bytes)
 	return start;
 }
 
+void packet_cut_off(struct rte_mbuf *m, uint32_t bytes);
+
 // Keep the first `bytes` of a packet, of at least as many, and the buffers that they are in.
 static inline void packet_cut(struct rte_mbuf *m, uint32_t bytes)
 {
-	struct rte_mbuf *last = m;
-	uint32_t left = bytes;
-
-	if (m->pkt_len == bytes)
-		return;
-	m->pkt_len = bytes;
-	for (m->nb_segs = 1; left > last->data_len; m->nb_segs++) {
-		left -= last->data_len;
-		last = last->next;
-	}
-	last->data_len = (uint16_t)left;
-	packet_free(last->next);
-	last->next = NULL;
-	packet_poison(last);
+	if (m->pkt_len != bytes)
+		packet_cut_off(m, bytes);
 }
 
 struct packet_pool {

@@ -21,31 +21,32 @@ enum { MAX_EXTENSION_HEADERS = 8 }; // of IPv6: more than any honest packet has
 enum { TCP_FIN = 0x01, TCP_SYN = 0x02, TCP_RST = 0x04, TCP_ACK = 0x10 };
 
 // Filled by parse_ip() and then parse_transport(); plain values, valid as long as the frame is not moved.
+// In words of eight bytes, so that plain.h can write several fields at once.
 struct packet_view {
 	const uint8_t *ip;    // first byte of the IP header
+
 	uint32_t ip_length;   // of the whole IP packet, Ethernet padding excluded
 	uint32_t available;   // bytes from `ip` that may be read
+
 	uint16_t l3;          // offset of `ip` in the frame: the Ethernet header and at most two VLAN tags
 	uint16_t l4;          // offset of the transport header from `ip`
-	uint8_t version;      // 4 or 6
-	uint8_t protocol;     // of the transport header, behind IPv6 extension headers
+	uint16_t destination_port; // host order
+	uint16_t fragment_offset;  // in units of 8 bytes; 0 for a first fragment
+
+	uint8_t version;       // 4 or 6
+	uint8_t protocol;      // of the transport header, behind IPv6 extension headers
 	uint8_t flow_protocol; // of the flow that the packet belongs to; another one only for ICMP errors (icmp.h)
 	uint8_t traffic_class; // DSCP and ECN
-	uint8_t ttl;          // TTL or hop limit
+	uint8_t ttl;           // TTL or hop limit
 	uint8_t tcp_flags;
-	uint8_t fault;        // enum reason of what is malformed
-	bool dont_fragment; // IPv4 DF; true for IPv6
-	bool fragment;      // part of a fragmented datagram, first or later
-	bool has_ports;     // TCP or UDP with its ports at hand: never a later fragment
-	uint16_t fragment_offset; // in units of 8 bytes; 0 for a first fragment
-	uint32_t fragment_id;     // of the datagram that a fragment is part of
-	struct flow_key key;  // complete when has_ports
-	uint16_t destination_port; // host order
-};
+	bool dont_fragment;    // IPv4 DF; true for IPv6
+	bool has_ports;        // TCP or UDP with its ports at hand: never a later fragment
 
-// Most frames are plain: no tag, no option or extension header, no fragment, TCP or UDP, all as it should be. Such a one
-// is read here at once, as parse_ip() and parse_transport() would; false: it is another, and nothing is said of it.
-bool parse_plain(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);
+	bool fragment;         // part of a fragmented datagram, first or later
+	uint8_t fault;         // enum reason of what is malformed
+	uint32_t fragment_id;  // of the datagram that a fragment is part of
+	struct flow_key key;   // complete when has_ports
+};
 
 // `available` of the `length` bytes of the frame are contiguous at `frame`.
 enum parse_result parse_ip(const uint8_t *frame, uint32_t available, uint32_t length, struct packet_view *view);

@@ -50,7 +50,8 @@ static int build_backends(struct state *s, const struct backend_spec *specs, uin
 	}
 	s->backend_count = highest;
 	s->backends = aligned_alloc(64, (highest + 1u) * sizeof(*s->backends));
-	if (s->backends == NULL)
+	s->generations = calloc(highest + 1u, sizeof(*s->generations));
+	if (s->backends == NULL || s->generations == NULL)
 		return -ENOMEM;
 	memset(s->backends, 0, (highest + 1u) * sizeof(*s->backends));
 	for (uint32_t i = 0; i < count; i++) {
@@ -59,7 +60,7 @@ static int build_backends(struct state *s, const struct backend_spec *specs, uin
 		if (b->generation != 0)
 			return -EEXIST;
 		build_template(&b->outer, &specs[i]);
-		b->generation = specs[i].generation;
+		b->generation = s->generations[specs[i].index] = specs[i].generation;
 		b->next_hop = specs[i].next_hop;
 	}
 	return 0;
@@ -177,6 +178,7 @@ void state_free(struct state *s)
 	vip_table_free(&s->vip_table);
 	free(s->vips);
 	free(s->backends);
+	free(s->generations);
 	free(s->addresses);
 	free(s->usable);
 	free(s->cluster.nodes);

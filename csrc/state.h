@@ -53,6 +53,7 @@ struct state {
 	struct vip *vips;
 	uint32_t vip_count;
 	struct backend *backends; // [backend_count], by stable index
+	uint16_t *generations;    // theirs, side by side: read for every packet
 	uint32_t backend_count;
 	struct backend_address *addresses; // [address_count], sorted
 	uint32_t address_count;
@@ -63,7 +64,7 @@ struct state {
 static inline bool vip_may_use(const struct vip *vip, const struct state *s, uint16_t backend, uint16_t generation)
 {
 	return backend < s->backend_count && (vip->usable[backend / 64] >> (backend % 64) & 1) != 0 &&
-	       s->backends[backend].generation == generation;
+	       s->generations[backend] == generation;
 }
 
 // The backends of an address; they stand together from *first on. Returns how many.

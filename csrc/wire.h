@@ -4,7 +4,10 @@
 #ifndef MAGLEV_WIRE_H
 #define MAGLEV_WIRE_H
 
+#include <assert.h>
 #include <stdint.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "flow keys and headers are read and written in words");
 
 static inline uint16_t read16(const uint8_t *p)
 {

@@ -22,7 +22,7 @@ struct egress {
 	uint16_t mtu; // of the outer IP packet
 	bool punts;   // a kernel has the packets that are not for a vip
 	bool unfinished; // what comes in by it may have checksums left to a NIC (checksum.h)
-};
+} __attribute__((aligned(16)));
 
 // Everything here is written by the worker's own lcore, but for `flush`.
 struct worker {
@@ -32,6 +32,7 @@ struct worker {
 	const struct state_slot *state;
 	const struct next_hop *next_hops;
 	const struct egress *egress; // [MAX_PORTS]
+	bool unfinished;             // one of them says so
 	const struct packet_pool *pool;
 	uint64_t *path_mtus;         // [CONN_MAX_BACKENDS], by stable index; all workers' (path_mtu.h)
 	struct rte_ring *in;         // from steering
@@ -52,6 +53,12 @@ struct worker {
 
 // One turn: a burst from `in`, through the passes, to `out`. Returns the packets handled; 0 means idle.
 uint32_t worker_turn(struct worker *w);
+
+// For the passes (job.h). Take a packet off the road here, unless it is among the answers: then muxing counts it.
+void worker_end(struct worker *w, struct rte_mbuf *m, enum reason reason);
+
+// Hand packets over to muxing; what finds no room ends.
+void worker_pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n);
 
 // The clock moved: a new second's share of the sweep is due.
 void worker_tick(struct worker *w, uint32_t now);

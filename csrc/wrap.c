@@ -4,6 +4,7 @@
 #include "icmp.h"
 #include "job.h"
 #include "learn.h"
+#include "plain.h"
 #include "pieces.h"
 
 enum { IPV6_LEAST_MTU = 1280 }; // of every link, so nobody makes smaller packets of larger ones
@@ -11,7 +12,7 @@ enum { IPV6_LEAST_MTU = 1280 }; // of every link, so nobody makes smaller packet
 // Longer than the way takes: with DF the sender is told, without the outer packet is cut (GO_ON). Nobody is told less
 // than what IPv6 must carry, so an IPv6 packet of no more is cut too (RFC 2473 7.1, RFC 4213 3.2). An error is never
 // answered by another; a canary has no sender.
-static enum reason too_long(struct worker *w, struct rte_mbuf *m, struct job *job)
+static __rte_noinline enum reason too_long(struct worker *w, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
 	uint16_t outer = job->to->outer.length, mtu = job->piece_mtu;
@@ -29,7 +30,8 @@ static enum reason too_long(struct worker *w, struct rte_mbuf *m, struct job *jo
 	return answer_too_big(w, m, v, fits > least ? fits : least);
 }
 
-enum reason wrap(struct worker *w, struct rte_mbuf *m, struct job *job)
+// Outer headers into the headroom. GO_ON with job->piece_mtu set: wrap_in_pieces() comes next.
+static __rte_noinline enum reason wrap(struct worker *w, struct rte_mbuf *m, struct job *job)
 {
 	struct packet_view *v = &job->view;
 	struct packet_note *note = packet_note(m);
@@ -97,11 +99,73 @@ static enum reason send_on(struct worker *w, struct rte_mbuf *m, const struct jo
 	return pieces_pass_on(w, m, pieces, n);
 }
 
-enum reason wrap_in_pieces(struct worker *w, struct rte_mbuf *m, struct job *job)
+// Cut the packet and hand its pieces over to muxing. GO_ON: the packet is gone.
+static __rte_noinline enum reason wrap_in_pieces(struct worker *w, struct rte_mbuf *m, struct job *job)
 {
 	struct rte_mbuf *pieces[MAX_PIECES];
 
 	if (job->vip == NULL && job->view.version == 4)
 		return send_on(w, m, job);
 	return pieces_pass_on(w, m, pieces, pieces_cut(w, m, job->view.l3, job->piece_mtu, pieces));
+}
+
+// What wrap() would do with a plain packet that goes whole to an IPv4 backend, in few instructions. False: nothing is
+// done yet.
+static inline bool wrap_plain(struct worker *w, struct rte_mbuf *m, const struct job *job)
+{
+	const struct packet_view *v = &job->view;
+	const struct backend *backend = job->to;
+	uint64_t hop = __atomic_load_n(&w->next_hops[backend->next_hop].word, __ATOMIC_RELAXED);
+	const struct egress *egress = &w->egress[hop >> 48 & (MAX_PORTS - 1)];
+	uint32_t length = ENCAP_IPV4 + v->ip_length;
+	struct packet_note *note = packet_note(m);
+	uint16_t id = 0;
+	uint8_t *frame;
+
+	if (!job->plain || backend->outer.length != ENCAP_IPV4 || hop >> 63 == 0 || (note->flags & PACKET_OWN) != 0 ||
+	    (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0 ||
+	    length > way_mtu(w, backend, note->backend, egress, length))
+		return false;
+	frame = packet_prepend(m, ENCAP_IPV4);
+	if (unlikely(frame == NULL))
+		return false;
+	packet_cut(m, PLAIN_L3 + length); // Ethernet padding is not the packet's
+	memcpy(frame, &hop, 8); // what is too much is written over
+	memcpy(frame + RTE_ETHER_ADDR_LEN, egress->mac, 8);
+	memcpy(frame + 2 * RTE_ETHER_ADDR_LEN, (uint8_t[]){0x08, 0x00}, 2);
+	if (unlikely(!v->dont_fragment)) {
+		id = w->ip_id;
+		w->ip_id = (uint16_t)(id + w->ip_id_step);
+	}
+	encap_write_ipv4(&backend->outer, frame + PLAIN_L3, job->outer_word, job->outer_sum, id, v->version);
+	note->bytes = (uint16_t)v->ip_length;
+	m->port = hop >> 48 & (MAX_PORTS - 1);
+	return true;
+}
+
+uint16_t wrap_pass(struct worker *w, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
+{
+	uint16_t kept = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		enum reason reason;
+
+		if (likely(wrap_plain(w, burst[i], &jobs[i]))) {
+			burst[kept++] = burst[i];
+			continue;
+		}
+		reason = wrap(w, burst[i], &jobs[i]);
+		if (reason == GO_ON && jobs[i].piece_mtu == 0) {
+			burst[kept++] = burst[i];
+			continue;
+		}
+		if (reason == GO_ON) {
+			worker_pass_on(w, burst, kept);
+			kept = 0;
+			reason = wrap_in_pieces(w, burst[i], &jobs[i]);
+		}
+		if (reason != GO_ON)
+			worker_end(w, burst[i], reason);
+	}
+	return kept;
 }

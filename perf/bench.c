@@ -298,11 +298,25 @@ static enum reason expected_of(enum bench_traffic traffic)
 	return traffic == BENCH_HIT ? REASON_known_flow : traffic == BENCH_NOT_VIP ? REASON_other_port : REASON_new_flow;
 }
 
+static int by_value(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double median(uint64_t *values, uint32_t count)
+{
+	qsort(values, count, sizeof(*values), by_value);
+	return (double)values[count / 2];
+}
+
 void bench_run(struct bench *b, uint32_t bursts, struct bench_round *round)
 {
 	uint8_t flags = b->config.traffic == BENCH_HIT ? TCP_ACK : TCP_SYN;
 	enum reason expected = expected_of(b->config.traffic);
-	uint64_t worker = 0, floor = 0;
+	uint64_t *worker = calloc(2 * (bursts / TURNS_TOGETHER), sizeof(*worker));
+	uint64_t *floor = worker + bursts / TURNS_TOGETHER;
 	double per_ns = (double)rte_get_tsc_hz() / 1e9;
 
 	*round = (struct bench_round){.packets = (uint64_t)bursts * BURST};
@@ -311,17 +325,18 @@ void bench_run(struct bench *b, uint32_t bursts, struct bench_round *round)
 	for (uint32_t i = 0; i < bursts; i++) {
 		if (b->config.traffic == BENCH_NEW && b->next + BURST > b->config.flows)
 			empty_table(b);
-		worker += through_worker(b, flags, expected, &round->expected);
+		worker[i / TURNS_TOGETHER] += through_worker(b, flags, expected, &round->expected);
 		if ((i + 1) % TURNS_TOGETHER == 0) {
 			uint32_t next = b->next;
 
 			for (int k = 0; k < TURNS_TOGETHER; k++)
-				floor += through_floor(b, flags);
+				floor[i / TURNS_TOGETHER] += through_floor(b, flags);
 			b->next = next;
 		}
 	}
-	round->worker_ns = (double)worker / (double)round->packets / per_ns;
-	round->floor_ns = (double)floor / (double)(bursts / TURNS_TOGETHER * TURNS_TOGETHER * BURST) / per_ns;
+	round->worker_ns = median(worker, bursts / TURNS_TOGETHER) / (TURNS_TOGETHER * BURST) / per_ns;
+	round->floor_ns = median(floor, bursts / TURNS_TOGETHER) / (TURNS_TOGETHER * BURST) / per_ns;
+	free(worker);
 }
 
 struct bench *bench_new(const struct bench_config *config, int *error)

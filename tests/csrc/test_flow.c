@@ -1,8 +1,9 @@
 #include "harness.h"
 
+#include "flow.h"
+
 #include <arpa/inet.h>
 
-#include "flow_burst.h"
 
 // Key and messages of the reference vectors: key bytes 00 .. 0f, message i is the bytes 00 .. i-1.
 static const uint64_t K0 = 0x0706050403020100, K1 = 0x0f0e0d0c0b0a0908;
@@ -230,37 +231,6 @@ static void hashes_spread(void **state)
 	}
 }
 
-static void a_burst_gives_the_hashes_of_its_keys(void **state)
-{
-	struct flow_key room[FLOW_BURST];
-	const struct flow_key *keys[FLOW_BURST];
-	uint64_t seed = 17, hashes[FLOW_BURST];
-
-	(void)state;
-	for (int round = 0; round < 20000; round++) {
-		struct hash_key key = {next_random(&seed), next_random(&seed)};
-		uint32_t n = random_below(&seed, FLOW_BURST + 1), mixed = random_below(&seed, 3);
-
-		for (uint32_t i = 0; i < n; i++) {
-			for (size_t k = 0; k < sizeof(room[i].bytes); k++)
-				room[i].bytes[k] = (uint8_t)next_random(&seed);
-			room[i].length = mixed == 0 || (mixed == 1 && i % 3 == 0) ? FLOW_KEY_IPV6 : FLOW_KEY_IPV4;
-			keys[i] = &room[i];
-		}
-		flow_hash_burst(&key, keys, n, hashes);
-		for (uint32_t i = 0; i < n; i++)
-			assert_int_equal(hashes[i], flow_hash(&key, keys[i]));
-		flow_hash_burst_scalar(&key, keys, n, hashes);
-		for (uint32_t i = 0; i < n; i++)
-			assert_int_equal(hashes[i], flow_hash(&key, keys[i]));
-		if (!flow_hash_has_avx2())
-			continue;
-		flow_hash_burst_avx2(&key, keys, n, hashes);
-		for (uint32_t i = 0; i < n; i++)
-			assert_int_equal(hashes[i], flow_hash(&key, keys[i]));
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,7 +242,6 @@ int main(void)
 		cmocka_unit_test(hashes_read_only_the_length_of_the_key),
 		cmocka_unit_test(the_slot_comes_from_the_upper_half),
 		cmocka_unit_test(hashes_spread),
-		cmocka_unit_test(a_burst_gives_the_hashes_of_its_keys),
 	};
 
 	return cmocka_run_group_tests_name("flow", tests, NULL, NULL);

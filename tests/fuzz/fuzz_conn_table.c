@@ -121,9 +121,16 @@ static int look_up(const struct world *w, const struct flow *f, struct conn_entr
 	int way = conn_lookup(&w->table, f->hash, VIP[f->vip], w->now, found);
 	const struct conn_bucket *b =
 		&w->table.buckets[(f->bucket + (way < 0 ? 0 : (uint32_t)way / CONN_WAYS)) % w->table.bucket_count];
-	uint32_t match = conn_match_simd(b, TAG[f->tag]);
+	uint32_t match = conn_match(b, TAG[f->tag]);
 
 	must(match == conn_match_scalar(b, TAG[f->tag]) && match >> CONN_WAYS == 0);
+	for (enum conn_state state = CONN_HALF_OPEN; state <= CONN_DATAGRAM; state++) { // the short way
+		uint64_t *entry = conn_find(&w->table, f->hash, VIP[f->vip], state, w->now);
+		bool same = way >= 0 && way < CONN_WAYS && found->state == state;
+
+		must(entry == NULL || (same && entry == &b->entry[way]));
+		must(entry != NULL || !same || (match & (match - 1)) != 0);
+	}
 	if (way < 0)
 		return way;
 	must(way < CONN_WAYS * CONN_REACH && (match >> (way % CONN_WAYS) & 1) == 1);
