@@ -6,10 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
-PURE := parse plain checksum vip_table conn_table maglev encap icmp fragment path_mtu
+PURE := parse plain checksum vip_table conn_table maglev quotas turns seek encap icmp fragment path_mtu
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
-C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h)
+C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h) \
+           perf/reference_maglev.h
 CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc -Itests/csrc
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # How a Python process comes to the sanitized extensions; without PYTHONSAFEPATH -m would find those of the tree.
@@ -21,8 +22,8 @@ APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev 
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 
-.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz bench corpus \
-        sanitized debug clean
+.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz bench \
+        bench-tables corpus sanitized debug clean
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -100,6 +101,9 @@ build/fuzz/bin/%: tests/fuzz/fuzz_%.c $(C_FILES)
 
 bench: $(STAMPS)/bench ## nanoseconds per packet of a worker, beside the memory floor
 	$(BIN)/python -m perf.worker --out build/bench-worker.json
+
+bench-tables: $(STAMPS)/bench ## milliseconds to build a Maglev table, beside the straightforward loop
+	$(BIN)/python -m perf.tables --out build/bench-tables.json
 
 $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.c perf/*.h)
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace

@@ -18,6 +18,7 @@ SANITIZE = (
 )
 COMMON = ["-std=gnu11", "-O3", "-g", *WARNINGS, *CYTHON_WARNINGS, *SANITIZE]
 
+MAGLEV_SOURCES = ["csrc/maglev.c", "csrc/quotas.c", "csrc/seek.c", "csrc/turns.c"]
 DATAPLANE_SOURCES = [
     "answer.c",
     "checksum.c",
@@ -66,9 +67,9 @@ def pkg_config(option: str) -> list[str]:
 def extensions() -> list[Extension]:
     hashing = Extension(
         "forwarder._hashing",
-        ["forwarder/_hashing.pyx", "csrc/maglev.c"],
+        ["forwarder/_hashing.pyx", *MAGLEV_SOURCES],
         include_dirs=["csrc"],
-        depends=["csrc/maglev.h", "csrc/flow.h", "csrc/siphash.h"],
+        depends=[f"csrc/{name}.h" for name in ("maglev", "quotas", "seek", "turns", "flow", "siphash")],
         extra_compile_args=COMMON,
         extra_link_args=SANITIZE,
     )
@@ -97,13 +98,21 @@ def extensions() -> list[Extension]:
     # The packet path once more, in one piece with what drives it.
     bench = Extension(
         "perf._bench",
-        ["perf/_bench.pyx", "perf/bench.c", "csrc/maglev.c", *(f"csrc/{name}" for name in DATAPLANE_SOURCES)],
+        ["perf/_bench.pyx", "perf/bench.c", *MAGLEV_SOURCES, *(f"csrc/{name}" for name in DATAPLANE_SOURCES)],
         include_dirs=["csrc", "perf"],
         depends=[*headers, "perf/bench.h"],
         extra_compile_args=[*pkg_config("--cflags"), *COMMON],
         extra_link_args=[*pkg_config("--libs"), *SANITIZE],
     )
-    return [hashing, capture, dataplane, bench]
+    reference = Extension(
+        "perf._reference",
+        ["perf/_reference.pyx", *MAGLEV_SOURCES],
+        include_dirs=["csrc", "perf"],
+        depends=[*headers, "perf/reference_maglev.h"],
+        extra_compile_args=COMMON,
+        extra_link_args=SANITIZE,
+    )
+    return [hashing, capture, dataplane, bench, reference]
 
 
 setup(ext_modules=cythonize(extensions(), language_level=3))

@@ -122,9 +122,6 @@ static int build_vip(struct state *s, uint32_t position, const struct vip_spec *
 			return -EINVAL;
 		usable[backend / 64] |= 1ULL << (backend % 64);
 	}
-	for (uint32_t i = 0; i < spec->table_size; i++)
-		if (spec->slots[i] >= s->backend_count || s->backends[spec->slots[i]].generation == 0)
-			return -EINVAL;
 	*vip = (struct vip){
 		.id = spec->id,
 		.client_affinity = spec->client_affinity != 0,
@@ -136,6 +133,36 @@ static int build_vip(struct state *s, uint32_t position, const struct vip_spec *
 			   (int32_t)position);
 	if (rc == 0 && spec->table_size > 0)
 		vip_table_mark_served(&s->vip_table, spec->address, spec->address_length);
+	return rc;
+}
+
+static int compare_tables(const void *a, const void *b)
+{
+	const struct vip *x = a, *y = b;
+
+	if (x->slots != y->slots)
+		return (uintptr_t)x->slots < (uintptr_t)y->slots ? -1 : 1;
+	return x->table_size < y->table_size ? 1 : x->table_size > y->table_size ? -1 : 0;
+}
+
+// Every slot is that of a backend. A table is looked at once, however many vips share it.
+static int check_tables(const struct state *s)
+{
+	struct vip *vips = malloc((s->vip_count + 1u) * sizeof(*vips));
+	int rc = vips != NULL ? 0 : -ENOMEM;
+
+	if (rc == 0)
+		memcpy(vips, s->vips, s->vip_count * sizeof(*vips));
+	if (rc == 0)
+		qsort(vips, s->vip_count, sizeof(*vips), compare_tables);
+	for (uint32_t i = 0; i < s->vip_count && rc == 0; i++) {
+		if (i > 0 && vips[i].slots == vips[i - 1].slots)
+			continue; // the first one is the longest
+		for (uint32_t k = 0; k < vips[i].table_size; k++)
+			if (vips[i].slots[k] >= s->backend_count || s->backends[vips[i].slots[k]].generation == 0)
+				rc = -EINVAL;
+	}
+	free(vips);
 	return rc;
 }
 
@@ -165,6 +192,8 @@ struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const
 	}
 	for (uint32_t i = 0; i < vip_count && *error == 0; i++)
 		*error = build_vip(s, i, &vips[i], words);
+	if (*error == 0)
+		*error = check_tables(s);
 	if (*error == 0)
 		return s;
 	state_free(s);

@@ -31,6 +31,7 @@ struct vip {
 	const uint16_t *slots;   // backend indices; memory of the caller, shared by vips with equal tables
 	const uint64_t *usable;  // bit per backend index: its old flows of this vip may go on
 };
+static_assert(sizeof(struct vip) == 24, "what a vip costs beside its slots and bits; perf/tables.py says it");
 
 // Which node of the cluster has the fragments between two hosts.
 struct cluster {

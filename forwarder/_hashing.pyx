@@ -70,27 +70,29 @@ def permutation(bytes name, uint32_t size):
     return member.offset, member.skip
 
 
-def renumber(array.array slots, array.array owners):
-    """An array("H") of owners[slot] for each slot: positions become what stands at them."""
-    cdef array.array numbers = array.clone(slots, len(slots), zero=False)
-    cdef unsigned int i, size = len(slots), known = len(owners)
-    cdef unsigned short position
-    if slots.typecode != "H" or owners.typecode != "H":
-        raise ValueError("slots and owners are arrays of 16-bit numbers")
-    for i in range(size):
-        position = slots.data.as_ushorts[i]
-        if position >= known:
-            raise IndexError("a slot has no owner")
-        numbers.data.as_ushorts[i] = owners.data.as_ushorts[position]
-    return numbers
+cdef struct name_bytes:
+    const char *bytes
+    size_t length
+
+
+cdef array.array _fill(maglev_member *members, uint32_t count, uint32_t size, const name_bytes *names):
+    """The slots of `members`, whose permutations come from `names` where there are any."""
+    cdef array.array slots = array.clone(array.array("H"), size, zero=False)
+    cdef uint32_t i
+    cdef int rc
+    with nogil:
+        if names != NULL and size >= 2:
+            for i in range(count):
+                maglev_permutation(names[i].bytes, names[i].length, size, &members[i])
+        rc = maglev_populate(members, count, size, slots.data.as_ushorts)
+    if rc < 0:
+        raise ValueError(f"no Maglev table of {size} slots for {count} members (errno {-rc})")
+    return slots
 
 
 def populate(offsets, skips, weights, uint32_t size):
     """An array("H") of `size` positions, filled from permutations in order of name. Runs without the GIL."""
-    cdef uint32_t count = len(weights)
-    cdef uint32_t i
-    cdef int rc
-    cdef array.array slots = array.array("H")
+    cdef uint32_t count = len(weights), i
     cdef maglev_member *members = <maglev_member *>calloc(count + 1, sizeof(maglev_member))
     if members == NULL:
         raise MemoryError("Maglev table")
@@ -99,11 +101,47 @@ def populate(offsets, skips, weights, uint32_t size):
             members[i].offset = offsets[i]
             members[i].skip = skips[i]
             members[i].weight = weights[i]
-        array.resize(slots, size)
-        with nogil:
-            rc = maglev_populate(members, count, size, slots.data.as_ushorts)
+        return _fill(members, count, size, NULL)
     finally:
         free(members)
-    if rc < 0:
-        raise ValueError(f"no Maglev table of {size} slots for {count} members (errno {-rc})")
-    return slots
+
+
+def build(list names, list weights, uint32_t size):
+    """An array("H") of `size` positions for names (bytes, in their order). Hashes and fills without the GIL."""
+    cdef uint32_t count = len(names), i
+    cdef maglev_member *members = <maglev_member *>calloc(count + 1, sizeof(maglev_member))
+    cdef name_bytes *texts = <name_bytes *>calloc(count + 1, sizeof(name_bytes))
+    cdef bytes name
+    try:
+        if members == NULL or texts == NULL:
+            raise MemoryError("Maglev table")
+        for i in range(count):
+            name = names[i]
+            texts[i].bytes = name
+            texts[i].length = len(name)
+            members[i].weight = weights[i]
+        return _fill(members, count, size, texts)
+    finally:
+        free(members)
+        free(texts)
+
+
+def renumber(array.array slots, array.array owners):
+    """An array("H") of owners[slot] for each slot: positions become what stands at them. Runs without the GIL."""
+    cdef array.array numbers = array.clone(slots, len(slots), zero=False)
+    cdef size_t i, size = len(slots), known = len(owners)
+    cdef const uint16_t *positions = slots.data.as_ushorts
+    cdef const uint16_t *owner = owners.data.as_ushorts
+    cdef uint16_t *number = numbers.data.as_ushorts
+    cdef bint owned = True
+    if slots.typecode != "H" or owners.typecode != "H":
+        raise ValueError("slots and owners are arrays of 16-bit numbers")
+    with nogil:
+        for i in range(size):
+            if positions[i] >= known:
+                owned = False
+                break
+            number[i] = owner[positions[i]]
+    if not owned:
+        raise IndexError("a slot has no owner")
+    return numbers

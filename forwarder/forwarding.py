@@ -8,6 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from forwarder._dataplane import Dataplane, State
@@ -26,15 +27,27 @@ if TYPE_CHECKING:
 NO_SLOTS: "array[int]" = array("H")
 CLUSTER_SLOTS = 5003
 """Of the table that shares fragments out; the same on all nodes, and a prime."""
-Former = dict[VipKey, set[BackendKey]]
+Backends = frozenset[BackendKey]
+Former = dict[VipKey, Backends]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What a vip's members come to. Vips with the same members have the same objects, so that work is done once."""
+
+    table: Table
+    known: Backends
+    usable: Backends
+    """Those that old flows may use: all but the ones that are down."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A state message that was found good, its tables built."""
+    """A state message that was found good, its tables built: what needs time without needing the state in force."""
 
     message: StateMessage
     digest: str
+    members: dict[VipKey, Members]
 
 
 @dataclass(frozen=True)
@@ -95,9 +108,12 @@ class Forwarding:
         )
         self._former: Former = {}  # left the vip, still have flows
         # What old flows of each vip may use. A family may have lost its tunnel source since another process.
-        self._usable = {vip: {b for b in keys if b[1].version in sources} for vip, keys in ids.usable.items()}
+        self._usable: Former = {
+            vip: frozenset(b for b in keys if b[1].version in sources) for vip, keys in ids.usable.items()
+        }
         self._hop_of: dict[Address, int] = {}
-        self.applied = Applied(StateMessage({}, ()), None, 0)
+        self._prepared = Prepared(StateMessage({}, ()), "", {})
+        self.applied = Applied(self._prepared.message, None, 0)
 
     def prepare(self, raw: dict[str, Any]) -> Prepared:
         """Check a state message and build its tables; the long part of applying it. Raises StateRefused.
@@ -113,16 +129,18 @@ class Forwarding:
         for address in message.cluster.values():
             if address.version not in self._sources:
                 raise StateRefused(f"the cluster: no tunnel_source of family ipv{address.version}")
-        return Prepared(message, state_digest(raw, self._tables.build))
+        digest = state_digest(raw, self._tables.build)
+        return Prepared(message, digest, self._members(message))
 
     def apply(self, prepared: Prepared) -> Applied:
         """Apply a state whole. Raises StateRefused; then nothing has changed."""
-        former = self._still_draining(prepared.message)
+        former = self._still_draining(prepared)
         try:
-            self._publish(prepared.message, former)
+            self._publish(prepared, former)
         except IdsExhausted as error:
             raise StateRefused(f"too many vips or backends: {error}") from error
         self._former = former
+        self._prepared = prepared
         self.applied = Applied(prepared.message, prepared.digest, self.applied.generation + 1)
         self._tables.forget_unused()
         return self.applied
@@ -132,15 +150,16 @@ class Forwarding:
         moved = any(self._hops.index(address) != index for address, index in self._hop_of.items())
         self._write_macs()
         if moved:
-            self._publish(self.applied.message, self._former)
+            self._publish(self._prepared, self._former)
 
     def reap(self) -> None:
         """Let go of what has left and whose flows have ended. To be called now and then."""
-        still = {vip: {b for b in backends if self._backends.flows(b) > 0} for vip, backends in self._former.items()}
+        with_flows = cache(lambda backends: frozenset(b for b in backends if self._backends.flows(b) > 0))
+        still = {vip: with_flows(backends) for vip, backends in self._former.items()}
         kept = {vip: backends for vip, backends in still.items() if backends}
         if kept != self._former:
             self._former = kept
-            self._publish(self.applied.message, kept)
+            self._publish(self._prepared, kept)
         self._release()
 
     def flush(self, name: str) -> bool:
@@ -193,21 +212,37 @@ class Forwarding:
         return found
 
     def table(self, vip: VipMessage) -> Table:
-        """The Maglev table of a vip."""
-        return self._tables.build(vip.weights, vip.table_size)
+        """The Maglev table of a vip of the state in force."""
+        return self._prepared.members[vip.key].table
 
-    def _still_draining(self, message: StateMessage) -> Former:
+    def _members(self, message: StateMessage) -> dict[VipKey, Members]:
+        keys = {name: (name, address) for name, address in message.backends.items()}
+        shared: dict[Backends, Backends] = {}
+
+        def one(backends: Backends) -> Backends:
+            return shared.setdefault(backends, backends)
+
+        return {
+            vip.key: Members(
+                self._tables.build(vip.weights, vip.table_size),
+                one(frozenset(keys[m.backend] for m in vip.members)),
+                one(frozenset(keys[m.backend] for m in vip.members if m.status != "down")),
+            )
+            for vip in message.vips
+        }
+
+    def _still_draining(self, prepared: Prepared) -> Former:
         """Per vip, the backends of the state in force that the message no longer names."""
-        members = {vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members} for vip in message.vips}
         # Whether they have flows is looked at by reap(): a worker may be making the last one right now.
-        left = {vip: keys - members[vip] for vip, keys in self._usable.items() if vip in members}
+        gone = cache(lambda usable, known: usable - known)
+        left = {vip: gone(self._usable[vip], m.known) for vip, m in prepared.members.items() if vip in self._usable}
         return {vip: keys for vip, keys in left.items() if keys}
 
-    def _publish(self, message: StateMessage, former: Former) -> None:
-        usable = {
-            vip.key: {(m.backend, message.backends[m.backend]) for m in vip.members if m.status != "down"}
-            | former.get(vip.key, set())
-            for vip in message.vips
+    def _publish(self, prepared: Prepared, former: Former) -> None:
+        message = prepared.message
+        both = cache(lambda members, left: members | left if left else members)
+        usable: Former = {
+            vip: both(members.usable, former.get(vip, frozenset())) for vip, members in prepared.members.items()
         }
         keys = set(message.backends.items()).union(*former.values())
         numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
@@ -216,9 +251,9 @@ class Forwarding:
         hop_of = {address: self._hops.index(address) for address in addresses}
         backends = [(*numbers[key], *self._tunnel(key[1], hop_of)) for key in numbers]
         by_name = {name: numbers[name, address][0] for name, address in message.backends.items()}
-        vips = [
-            self._vip_entry(vip, by_name, sorted(numbers[key][0] for key in usable[vip.key])) for vip in message.vips
-        ]
+        numbers_of = cache(lambda backends: array("H", sorted(numbers[key][0] for key in backends)))
+        slots_of = self._slots_of(prepared, by_name)
+        vips = [self._vip_entry(vip, slots_of[vip.key], numbers_of(usable[vip.key])) for vip in message.vips]
         state = State(vips, backends, self._cluster_entry(message.cluster, hop_of))
         self._write_macs()
         # First: a process that is killed between the two has made no entry that its successor could not read.
@@ -253,16 +288,11 @@ class Forwarding:
         slots = self._tables.slots(table, {name: position for position, name in enumerate(names)})
         return [self._tunnel(nodes[name], hop_of) for name in names], names.index(self._node), slots
 
-    def _vip_entry(self, vip: VipMessage, numbers: dict[str, int], usable: list[int]) -> tuple[Any, ...]:
-        weights = vip.weights
-        slots = self._tables.slots(self.table(vip), numbers) if weights else NO_SLOTS
+    def _slots_of(self, prepared: Prepared, numbers: dict[str, int]) -> dict[VipKey, "array[int]"]:
+        different = {id(members.table): members.table for members in prepared.members.values()}
+        slots = {key: self._tables.slots(t, numbers) if t.names else NO_SLOTS for key, t in different.items()}
+        return {vip: slots[id(members.table)] for vip, members in prepared.members.items()}
+
+    def _vip_entry(self, vip: VipMessage, slots: "array[int]", usable: "array[int]") -> tuple[Any, ...]:
         number, _ = self._vips.assign(vip.key)
-        return (
-            number,
-            vip.address.packed,
-            vip.protocol,
-            vip.port,
-            vip.client_affinity,
-            slots,
-            usable,
-        )
+        return number, vip.address.packed, vip.protocol, vip.port, vip.client_affinity, slots, usable

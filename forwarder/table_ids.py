@@ -26,12 +26,17 @@ class TableIds:
 
     def as_json(self) -> dict[str, Any]:
         """For `from_json`; equal ids give equal JSON."""
-        usable = {self.vips[vip][0]: sorted(self.backends[b][0] for b in keys) for vip, keys in self.usable.items()}
+        numbers = {id(keys): sorted(self.backends[b][0] for b in keys) for keys in self._different()}
+        usable = {self.vips[vip][0]: numbers[id(keys)] for vip, keys in self.usable.items()}
         return {
             "vips": [[str(key[0]), *key[1:], *held] for key, held in self.vips.items()],
             "backends": [[key[0], str(key[1]), *held] for key, held in self.backends.items()],
             "usable": sorted(usable.items()),
         }
+
+    def _different(self) -> list[Set[BackendKey]]:
+        """What is in `usable`, each set once: vips of one pool share theirs."""
+        return list({id(keys): keys for keys in self.usable.values()}.values())
 
     @classmethod
     def from_json(cls, raw: Any) -> "TableIds":

@@ -26,17 +26,22 @@ def state_digest(state: State, build: Builder = maglev.build) -> str:
 
     `build` makes the tables; a caller that keeps a cache of them passes it here.
     """
-    addresses = state["backends"]
-    vips = []
-    for vip in sorted(state["vips"], key=lambda v: v["name"]):
-        members = sorted(vip["members"])
-        table = build(table_weights(vip), vip["table_size"])
-        vips.append(
-            [
-                *(vip[key] for key in ("name", "address", "protocol", "port", "scheduler", "affinity")),
-                [[name, addresses[name], weight, status] for name, weight, status in members],
-                table.digest,
-            ]
-        )
-    whole = [vips, sorted(state["cluster"].items())] if state.get("cluster") else vips
-    return hashlib.sha256(json.dumps(whole, separators=(",", ":")).encode()).hexdigest()
+    cluster = sorted(state.get("cluster", {}).items())
+    hashed = hashlib.sha256(b"[[" if cluster else b"[")
+    for position, vip in enumerate(sorted(state["vips"], key=lambda v: v["name"])):
+        hashed.update(b"," if position else b"")
+        hashed.update(_json(_vip(vip, state["backends"], build)))  # each by itself: other threads run in between
+    hashed.update(b"]," + _json(cluster) + b"]" if cluster else b"]")
+    return hashed.hexdigest()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _vip(vip: Mapping[str, Any], addresses: Mapping[str, str], build: Builder) -> list[Any]:
+    return [
+        *(vip[key] for key in ("name", "address", "protocol", "port", "scheduler", "affinity")),
+        [[name, addresses[name], weight, status] for name, weight, status in sorted(vip["members"])],
+        build(table_weights(vip), vip["table_size"]).digest,
+    ]

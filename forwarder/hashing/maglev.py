@@ -40,8 +40,9 @@ def _table(names: tuple[str, ...], size: int, slots: "array[int]") -> Table:
     if sys.byteorder == "big":
         little = array("H", slots)
         little.byteswap()
-    header = "\0".join((str(size), *names, ""))
-    return Table(names, size, slots, hashlib.sha256(header.encode() + little.tobytes()).hexdigest())
+    hashed = hashlib.sha256("\0".join((str(size), *names, "")).encode())
+    hashed.update(little)  # as it lies in memory: other threads run meanwhile
+    return Table(names, size, slots, hashed.hexdigest())
 
 
 def build(weights: Mapping[str, int], size: int) -> Table:
@@ -59,11 +60,5 @@ def build(weights: Mapping[str, int], size: int) -> Table:
     names = tuple(name.decode() for name in encoded)
     if not names:
         return _table((), size, array("H"))
-    permutations = [_hashing.permutation(name, size) for name in encoded]
-    slots = _hashing.populate(
-        [offset for offset, _ in permutations],
-        [skip for _, skip in permutations],
-        [weights[name] for name in names],
-        size,
-    )
+    slots = _hashing.build(encoded, [weights[name] for name in names], size)
     return _table(names, size, slots)
