@@ -70,7 +70,7 @@ class ForwarderPort(Section):
 
 
 class Lcores(Section):
-    """The CPU of each stage."""
+    """The CPU of each stage; with `steering: rss` those of steering and muxing are for the fallback."""
 
     steering: Annotated[int, whole(0, 1023)] = 0
     workers: Annotated[tuple[Annotated[int, whole(0, 1023)], ...], Field(min_length=1, max_length=32)] = (1,)
@@ -91,7 +91,7 @@ class Forwarder(Section):
     """The process that moves packets."""
 
     ports: Annotated[tuple[ForwarderPort, ...], Field(max_length=8)] = ()
-    steering: Annotated[Literal["software"], one_of("software", later={"rss": "software"})] = "software"
+    steering: Annotated[Literal["software", "rss"], one_of("software", "rss")] = "software"
     lcores: Lcores = Lcores()
     idle: Annotated[Literal["spin", "yield", "sleep"], one_of("spin", "yield", "sleep")] = "sleep"
     packet_pool: Annotated[int, whole(1024, 1 << 23)] = 16384

@@ -63,7 +63,8 @@ def _lcores(config: Sections) -> Iterator[Finding]:
     if config.forwarder.idle == "sleep":
         return
     lcores = config.forwarder.lcores
-    stages = Counter([lcores.steering, *lcores.workers, lcores.muxing])
+    beside = () if config.forwarder.steering == "rss" else (lcores.steering, lcores.muxing)
+    stages = Counter([*lcores.workers, *beside])
     for cpu in sorted(cpu for cpu, count in stages.items() if count > 1):
         message = f"CPU {cpu} has several stages; write a CPU for each, or idle: sleep"
         yield ("forwarder", "lcores"), message

@@ -23,6 +23,8 @@ def check(config: Config) -> dict[str, Any]:
     announced = desired_announcements(vips, verdicts, (), forwarder_serves=True, draining_self=False)
     return {
         "node": config.node.name,
+        "steering": config.forwarder.steering,
+        "workers": len(config.forwarder.lcores.workers),
         "cluster": {name: str(address) for name, address in sorted(config.cluster_nodes().items())},
         "announced": [] if config.bgp.speaker == "none" else [str(a) for a in _sorted(announced)],
         "probes": len(verdicts),

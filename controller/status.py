@@ -35,6 +35,7 @@ async def status(node: Node) -> Json:
             "reason": forwarder.fitness.reason,
             "restarts": forwarder.supervisor.restarts,
             "canary": forwarder.canary,
+            "steering": forwarder.ping.get("steering") if forwarder.ping else None,
         },
         "speaker": {
             "pid": node.speaker.pid,

@@ -20,6 +20,9 @@ def check(answer: Json) -> None:
     """What a configuration would serve."""
     announced = ", ".join(answer["announced"]) or "nothing"
     _console().print(f"node {answer['node']}: announces {announced}; {answer['probes']} probes")
+    if answer["steering"] == "rss":
+        each = "" if answer["workers"] == 1 else ", where every port spreads flows over as many queues by RSS"
+        _console().print(f"steering: rss with {_workers(answer['workers'])}{each}", markup=False)
     if answer["cluster"]:
         nodes = ", ".join(f"{name} {address}" for name, address in answer["cluster"].items())
         _console().print(f"shares fragments out in the cluster {nodes}", markup=False)
@@ -44,6 +47,8 @@ def status(answer: Json) -> None:
         style=None if forwarder["healthy"] else "red",
         markup=False,
     )
+    if steering := forwarder.get("steering"):
+        _steering(steering)
     listening = "connected" if speaker["connected"] else "not connected"
     style = None if speaker["connected"] else "red"
     print_line(f"speaker {speaker['kind']} pid {speaker['pid'] or '-'}: {listening}", style=style)
@@ -91,6 +96,18 @@ def pairs(answer: Json) -> None:
     """One line for each key."""
     for key, value in answer.items():
         _console().print(f"{key:>8}  {'-' if value is None else value}", markup=False)
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"
+
+
+def _steering(steering: Json) -> None:
+    """The layout in force, and why it is not the one of the configuration."""
+    if steering["instead"]:
+        _console().print(steering["instead"], style="yellow", markup=False)
+    else:
+        _console().print(f"steering: {steering['layout']}", markup=False)
 
 
 def _members(answer: Json) -> None:

@@ -30,8 +30,10 @@ bool dataplane_reason(uint32_t reason, struct reason_facts *facts)
 
 uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason)
 {
-	uint64_t packets = peek(&d->steering.stats.reasons[reason]) + peek(&d->muxing.stats.reasons[reason]);
+	uint64_t packets = peek(&d->steering.stats.reasons[reason]);
 
+	for (uint32_t i = 0; i < road_muxings(d); i++)
+		packets += peek(&road_muxing(d, i)->stats.reasons[reason]);
 	for (uint32_t w = 0; w < d->config.workers; w++)
 		packets += peek(&d->workers[w].stats.reasons[reason]);
 	return packets;
@@ -39,48 +41,96 @@ uint64_t dataplane_reason_count(const struct dataplane *d, uint32_t reason)
 
 uint64_t dataplane_own(const struct dataplane *d)
 {
-	return peek(&d->steering.own_received);
+	uint64_t own = 0;
+
+	for (uint32_t i = 0; road_by_rss(d) && i < d->config.workers; i++)
+		own += peek(&d->lanes[i].own_received);
+	return own + peek(&d->steering.own_received);
 }
 
 uint32_t dataplane_held(const struct dataplane *d)
 {
-	return __atomic_load_n(&d->steering.matcher.table.held, __ATOMIC_RELAXED);
+	uint32_t held = 0;
+
+	for (uint32_t i = 0; i < road_muxings(d); i++)
+		held += __atomic_load_n(&road_chooser(d, i)->matcher.table.held, __ATOMIC_RELAXED);
+	return held;
 }
 
 uint64_t dataplane_pieces(const struct dataplane *d)
 {
-	return peek(&d->muxing.pieces);
+	uint64_t pieces = 0;
+
+	for (uint32_t i = 0; i < road_muxings(d); i++)
+		pieces += peek(&road_muxing(d, i)->pieces);
+	return pieces;
 }
 
 uint64_t dataplane_received(const struct dataplane *d)
 {
 	uint64_t received = 0, own = dataplane_own(d); // first: read late it could be higher than what is in `received`
 
-	for (uint16_t i = 0; i < d->steering.port_count; i++)
-		received += peek(&d->steering.rings[i].received);
+	for (uint16_t p = 0; p < d->port_count; p++) {
+		received += peek(&d->steering.rings[p].received);
+		for (uint32_t i = 0; road_by_rss(d) && i < d->config.workers; i++)
+			received += peek(&d->lanes[i].arrivals[p].received);
+	}
 	return received - own;
+}
+
+// In place of a ring a lane has room for the burst in its hands: it may take one more, and what it took is processed
+// when it takes the next.
+static void lane_indices(const struct lane *l, uint16_t port, struct ring_indices *indices)
+{
+	const struct arrivals *a = &l->arrivals[port];
+
+	do { // as receive_ring_indices()
+		indices->processed = __atomic_load_n(&a->processed, __ATOMIC_ACQUIRE);
+		indices->received = __atomic_load_n(&a->received, __ATOMIC_ACQUIRE);
+	} while (indices->processed != __atomic_load_n(&a->processed, __ATOMIC_RELAXED));
+	indices->reserved = indices->processed + BURST;
+	transmit_ring_indices(&l->muxing.rings[port], indices);
 }
 
 void dataplane_rings(const struct dataplane *d, uint16_t port, struct ring_indices *indices)
 {
-	receive_ring_indices(&d->steering.rings[port], indices);
-	transmit_ring_indices(&d->muxing.rings[port], indices);
+	struct ring_indices one;
+
+	*indices = (struct ring_indices){0};
+	if (!road_by_rss(d)) {
+		receive_ring_indices(&d->steering.rings[port], indices);
+		transmit_ring_indices(&d->muxing.rings[port], indices);
+		return;
+	}
+	for (uint32_t i = 0; i < d->config.workers; i++) {
+		lane_indices(&d->lanes[i], port, &one);
+		indices->received += one.received;
+		indices->processed += one.processed;
+		indices->reserved += one.reserved;
+		indices->ready += one.ready;
+		indices->sent += one.sent;
+		indices->recycled += one.recycled;
+	}
 }
 
-static void read_traffic(const struct traffic *t, uint64_t *packets, uint64_t *bytes)
+static void add_traffic(const struct traffic *t, uint64_t *packets, uint64_t *bytes)
 {
-	*packets = peek(&t->packets);
-	*bytes = peek(&t->bytes);
+	*packets += peek(&t->packets);
+	*bytes += peek(&t->bytes);
 }
 
 void dataplane_vip_traffic(const struct dataplane *d, uint16_t vip, uint64_t *packets, uint64_t *bytes)
 {
-	read_traffic(&d->muxing.vips[vip], packets, bytes);
+	*packets = *bytes = 0;
+	for (uint32_t i = 0; i < road_muxings(d); i++)
+		add_traffic(&road_muxing(d, i)->vips[vip], packets, bytes);
 }
 
 void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
 {
-	read_traffic(&d->muxing.backends[backend], packets, bytes);
+	*packets = *bytes = 0;
+	for (uint32_t i = 0; i < road_muxings(d); i++)
+		add_traffic(&road_muxing(d, i)->backends[backend], packets, bytes);
 }
 
 uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend)
@@ -160,7 +210,7 @@ void dataplane_lookup(const struct dataplane *d, const struct flow_question *q, 
 
 	flow_key_fill(&key, q->source, q->destination, q->address_length, __builtin_bswap16(q->source_port),
 		      __builtin_bswap16(q->destination_port), q->protocol);
-	*a = (struct flow_answer){.backend = NO_BACKEND, .worker = steering_worker(&d->steering, &key)};
+	*a = (struct flow_answer){.backend = NO_BACKEND, .worker = spread_worker(&d->spread, &key)};
 	w = &d->workers[a->worker];
 	a->hash = slot_hash = flow_hash(&w->key, &key);
 	position = s == NULL ? VIP_NONE

@@ -62,6 +62,10 @@ void state_free(struct state *s);
 
 enum idle_policy { IDLE_SPIN, IDLE_YIELD, IDLE_SLEEP };
 
+// Software: steering, workers and muxing, joined by rings. RSS: each worker has a queue of every port for itself, and
+// carries its packets from NIC to NIC.
+enum layout { LAYOUT_SOFTWARE, LAYOUT_RSS };
+
 struct dataplane_config {
 	uint64_t hash_key[2];
 	uint64_t steering_seed;
@@ -70,6 +74,7 @@ struct dataplane_config {
 	uint32_t connection_entries;   // per worker
 	uint32_t connection_seconds[4]; // half-open, established, closing, datagram
 	enum idle_policy idle;
+	enum layout layout;
 	bool trace; // see dataplane_traced()
 	// [workers] zeroed or kept memory of dataplane_table_bytes() for the connection tables, 64-byte aligned, that
 	// outlives the data plane; NULL: of its own. Read by dataplane_new().
@@ -87,15 +92,24 @@ uint32_t pool_available(const struct packet_pool *pool);
 uint32_t pool_missing(const struct packet_pool *pool); // buffers in somebody's hands, those of fragments included
 void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *available); // fragments that may be at once
 
-struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error); // port_delete
-struct port *port_new_memory(const char *name, uint16_t index, int *error);
+// With `queues` each way, one for each worker in layout `rss`. A device that cannot spread flows over them by RSS, as we
+// set it up, has one, and says what it lacks.
+struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues,
+			     int *error); // port_delete
+struct port *port_new_memory(const char *name, uint16_t index, uint16_t queues, int *error);
 void port_delete(struct port *port);
+
+// Let a device that no data plane uses go on with one queue.
+int port_narrow(struct port *port, struct packet_pool *pool);
 
 struct port_facts {
 	uint8_t mac[6];
 	bool link_up;
 	bool knows_recycled;
 	uint64_t missed;
+	uint16_t queues;   // each way
+	uint16_t buckets;  // of its RSS table, 1 with one queue
+	const char *lacks; // why it has not the queues that were asked for: what stands after its name; NULL
 };
 void port_describe(const struct port *port, struct port_facts *facts);
 
@@ -108,7 +122,8 @@ int port_give(struct port *port, struct packet_pool *pool, const void *frame, ui
 	      const uint16_t *tag);
 int port_take(struct port *port, void *frame, uint32_t room);
 
-// A data plane over `count` ports, not running. -ENOSPC: the pool cannot cover what dataplane_pool_need() says.
+// A data plane over `count` ports, not running. In layout `rss` each must have as many queues as there are workers, else
+// one. -ENOSPC: the pool cannot cover what dataplane_pool_need() says.
 struct dataplane *dataplane_new(const struct dataplane_config *config, struct packet_pool *pool, struct port **ports,
 				uint16_t count, int *error); // dataplane_delete
 void dataplane_delete(struct dataplane *d);
@@ -123,7 +138,8 @@ uint32_t dataplane_table_layout(void);
 // of them is no whole table: then all are empty.
 bool dataplane_take_over(struct dataplane *d, const uint16_t *generations, const uint8_t *vips, uint32_t now);
 
-// Packets that the pool must have: the devices' descriptors, the lcores' caches, two bursts per stage.
+// Packets that the pool must have: the devices' descriptors, the lcores' caches, two bursts per stage; in layout `rss` a
+// burst per worker, one more for each port and one for each other worker.
 uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
 			     uint16_t count);
 
@@ -137,7 +153,8 @@ void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, 
 // Make `s` the state of all workers; when it returns nobody reads the one before. The caller keeps ownership.
 void dataplane_publish(struct dataplane *d, struct state *s);
 
-// Launch the stages on EAL lcores: steering, workers..., muxing. Stop waits until all have returned.
+// Launch the stages on EAL lcores: steering, workers..., muxing, or in layout `rss` the workers. Stop waits until all
+// have returned.
 int dataplane_start(struct dataplane *d, const unsigned int *lcores);
 void dataplane_stop(struct dataplane *d);
 
@@ -208,7 +225,7 @@ uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend);
 uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip);
 // The MTU that was learned of the way to a backend of the state in force, and for how long still; false: none is.
 bool dataplane_path_mtu(const struct dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds);
-uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker);
+uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker); // of a stage there is
 void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters);
 uint64_t dataplane_connections(const struct dataplane *d, uint32_t now); // alive at `now`; not while running
 

@@ -24,7 +24,7 @@ enum fate_kind { FORWARDED, ANSWERED, PASSED, DROPPED };
 	X(TOO_BIG, too_big, DROPPED)                        /* larger than the egress MTU: not answered, not cut */    \
 	X(ECHO_SUPPRESSED, echo_suppressed, DROPPED)        /* an echo request that may not be answered: rate, source */ \
 	X(FRAGMENT_UNMATCHED, fragment_unmatched, DROPPED)  /* a fragment whose flow is not known */                   \
-	X(RING_FULL, ring_full, DROPPED)                    /* no worker had room */                                   \
+	X(RING_FULL, ring_full, DROPPED)                    /* no worker had room, or not the one that it must be */   \
 	X(TRANSMIT_FULL, transmit_full, DROPPED)            /* the transmit side had no room */                        \
 	X(NO_NEIGHBOR, no_neighbor, DROPPED)                /* the next hop's MAC is not known */                      \
 	X(NO_HEADROOM, no_headroom, DROPPED)                /* no space in the buffer for the outer headers */
@@ -97,6 +97,7 @@ enum fate {
 	X(fragment_no_room, FRAGMENT_UNMATCHED, "a fragment before its first one: there was no room, or others needed it") \
 	X(fragment_no_flow, FRAGMENT_UNMATCHED, "a fragment of neither TCP nor UDP belongs to no flow")                \
 	X(fragment_unmatched, FRAGMENT_UNMATCHED, "a fragment that came while vips or cluster changed")                \
+	X(pair_full, RING_FULL, "the ring to the worker that has the flow of a fragment or an ICMP error is full")      \
 	X(ring_full, RING_FULL, "the rings of all workers are full")                                                   \
 	X(muxing_full, TRANSMIT_FULL, "the ring from the worker to muxing is full, or too short for all the fragments") \
 	X(transmit_full, TRANSMIT_FULL, "the port's transmit ring is full, or was for one of the fragments")           \

@@ -5,8 +5,10 @@
 
 #include "dataplane.h"
 #include "packet_ring.h"
+#include "parse.h"
+#include "rss.h"
 
-enum { MACS = 12, VLAN_TAG = 4 };
+enum { MACS = 12, ETHERTYPE = 2, VLAN_TAG = 4 };
 
 struct packet_pool *pool_new(const char *name, uint32_t size, int *error)
 {
@@ -47,26 +49,32 @@ void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *avail
 	*available = rte_mempool_avail_count(pool->piece_headers);
 }
 
-struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, int *error)
+struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues,
+			     int *error)
 {
 	struct port *port = calloc(1, sizeof(*port));
 
-	*error = port != NULL ? port_open_device(port, devargs, index, pool) : -ENOMEM;
+	*error = port != NULL ? port_open_device(port, devargs, index, pool, queues) : -ENOMEM;
 	if (*error == 0)
 		return port;
 	free(port);
 	return NULL;
 }
 
-struct port *port_new_memory(const char *name, uint16_t index, int *error)
+struct port *port_new_memory(const char *name, uint16_t index, uint16_t queues, int *error)
 {
 	struct port *port = calloc(1, sizeof(*port));
 
-	*error = port != NULL ? port_open_memory(port, name, index) : -ENOMEM;
+	*error = port != NULL ? port_open_memory(port, name, index, queues) : -ENOMEM;
 	if (*error == 0)
 		return port;
 	free(port);
 	return NULL;
+}
+
+int port_narrow(struct port *port, struct packet_pool *pool)
+{
+	return port_use_one_queue(port, pool);
 }
 
 void port_delete(struct port *port)
@@ -82,6 +90,9 @@ void port_describe(const struct port *port, struct port_facts *facts)
 	facts->link_up = port_link_up(port);
 	facts->knows_recycled = port_knows_recycled(port);
 	facts->missed = port_missed(port);
+	facts->queues = port->queues;
+	facts->buckets = port->buckets;
+	facts->lacks = port->lacks;
 }
 
 static_assert(MOST_HEADROOM == RTE_PKTMBUF_HEADROOM, "what DPDK was built with");
@@ -121,6 +132,21 @@ static struct rte_mbuf *packet_of(struct packet_pool *pool, const uint8_t *frame
 	return NULL;
 }
 
+// What a NIC does with RSS over addresses, and over the ports of TCP and UDP where they stand right behind them. It looks
+// through one VLAN tag.
+static uint16_t rss_queue(const struct port *port, const struct rte_mbuf *m)
+{
+	struct packet_view v;
+
+	if (port->queues == 1 || parse_ip(rte_pktmbuf_mtod(m, uint8_t *), m->data_len, m->pkt_len, &v) != PARSE_OK ||
+	    v.l3 > MACS + VLAN_TAG + ETHERTYPE)
+		return 0;
+	parse_transport(&v);
+	if (!v.has_ports || v.fragment || v.l4 != (v.version == 4 ? 20 : 40))
+		flow_key_fill(&v.key, view_source(&v), view_destination(&v), view_address_length(&v), 0, 0, 0);
+	return port->queue_of[rss_hash(&v.key) % MEMORY_PORT_BUCKETS];
+}
+
 int port_give(struct port *port, struct packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom,
 	      const uint16_t *tag)
 {
@@ -137,7 +163,7 @@ int port_give(struct port *port, struct packet_pool *pool, const void *frame, ui
 		m->vlan_tci = *tag;
 		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
 	}
-	if (rte_ring_sp_enqueue(port->arriving, m) == 0)
+	if (rte_ring_sp_enqueue(port->arriving[rss_queue(port, m)], m) == 0)
 		return 0;
 	packet_free(m);
 	return -ENOBUFS;
@@ -152,6 +178,16 @@ static void put_tag_back(uint8_t *frame, uint32_t length, uint16_t tag)
 	memcpy(frame + MACS, bytes, sizeof(bytes));
 }
 
+static struct rte_mbuf *next_sent(struct port *port)
+{
+	struct rte_mbuf *m;
+
+	for (uint16_t q = 0; q < port->queues; q++)
+		if (rte_ring_sc_dequeue(port->leaving[q], (void **)&m) == 0)
+			return m;
+	return NULL;
+}
+
 int port_take(struct port *port, void *frame, uint32_t room)
 {
 	struct rte_mbuf *m;
@@ -159,7 +195,8 @@ int port_take(struct port *port, void *frame, uint32_t room)
 
 	if (port->device)
 		return -ENOTSUP;
-	if (rte_ring_sc_dequeue(port->leaving, (void **)&m) != 0)
+	m = next_sent(port);
+	if (m == NULL)
 		return 0;
 	length = m->pkt_len;
 	tag = m->ol_flags & RTE_MBUF_F_TX_VLAN ? VLAN_TAG : 0;
@@ -247,10 +284,10 @@ uint32_t transmit_ring_push(struct transmit_ring *r, struct port *port)
 {
 	struct rte_mbuf *burst[BURST];
 	uint16_t n = transmit_ring_peek(r, burst, BURST);
-	uint16_t sent = n > 0 ? port_transmit(port, burst, n) : 0;
+	uint16_t sent = n > 0 ? port_transmit(port, 0, burst, n) : 0;
 
 	transmit_ring_sent(r, sent);
-	transmit_ring_recycle(r, port);
+	transmit_ring_recycle(r, port, 0);
 	return sent;
 }
 

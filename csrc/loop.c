@@ -22,7 +22,7 @@ typedef uint32_t turn_function(void *stage);
 // A stage that reads the state and has a clock, on its lcore.
 struct reader {
 	struct dataplane *dataplane;
-	uint32_t index;     // among the readers of the state: the workers, then steering
+	uint32_t index;     // among the readers of the state: the workers or lanes, then steering
 	uint32_t behind;    // seconds, of the stage's clock behind the machine's
 	uint64_t period;    // in TSC cycles, between two looks at the clock
 	uint64_t next_look; // TSC
@@ -87,8 +87,8 @@ static uint32_t turn_steering(void *reader)
 	if (rest(r)) {
 		uint32_t now = seconds_up() - r->behind;
 
-		if (now != s->matcher.now)
-			steering_tick(s, now);
+		if (now != s->chooser.matcher.now)
+			choose_tick(&s->chooser, now);
 	}
 	return handled;
 }
@@ -114,6 +114,22 @@ static uint32_t turn_worker(void *reader)
 	return handled;
 }
 
+static uint32_t turn_lane(void *reader)
+{
+	struct reader *r = reader;
+	struct lane *l = &r->dataplane->lanes[r->index];
+	uint32_t handled = lane_turn(l);
+
+	if (rest(r)) {
+		uint32_t now = seconds_up() - r->behind;
+
+		if (now != l->worker->now)
+			lane_tick(l, now);
+		conn_tick(&l->worker->table, now);
+	}
+	return handled;
+}
+
 static int run_reader(struct dataplane *d, uint32_t index, turn_function *turn, struct stage_stats *stats,
 		      uint32_t clock)
 {
@@ -132,7 +148,8 @@ int loop_steering(void *dataplane)
 {
 	struct dataplane *d = dataplane;
 
-	return run_reader(d, d->config.workers, turn_steering, &d->steering.stats, d->steering.matcher.now);
+	return run_reader(d, d->config.workers, turn_steering, &d->steering.stats,
+			  d->steering.chooser.matcher.now);
 }
 
 int loop_muxing(void *dataplane)
@@ -143,12 +160,28 @@ int loop_muxing(void *dataplane)
 	return 0;
 }
 
+// The place of this lcore among those of the stages.
+static uint32_t place(const struct dataplane *d)
+{
+	uint32_t place = 0;
+
+	while (d->lcores[place] != rte_lcore_id())
+		place++;
+	return place;
+}
+
 int loop_worker(void *dataplane)
 {
 	struct dataplane *d = dataplane;
-	uint32_t index = 0;
+	uint32_t index = place(d) - 1; // steering is the first
 
-	while (d->lcores[1 + index] != rte_lcore_id())
-		index++;
 	return run_reader(d, index, turn_worker, &d->workers[index].stats, d->workers[index].now);
+}
+
+int loop_lane(void *dataplane)
+{
+	struct dataplane *d = dataplane;
+	uint32_t index = place(d);
+
+	return run_reader(d, index, turn_lane, &d->workers[index].stats, d->workers[index].now);
 }

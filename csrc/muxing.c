@@ -32,7 +32,7 @@ static void count_departure(struct muxing *x, const struct departure *d)
 	count(&backend->bytes, note->bytes);
 }
 
-// Send a run of packets that are not our own. Returns how many the port took.
+// Send a run of packets to one port that are not our own. Returns how many the port took.
 static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **burst, uint16_t n)
 {
 	struct departure departures[BURST];
@@ -42,7 +42,7 @@ static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **bu
 		departures[i].note = *packet_note(burst[i]);
 	for (uint16_t i = 0; x->stats.trace != NULL && i < n; i++)
 		departures[i].number = trace_number(burst[i]);
-	sent = port_transmit(port, burst, n);
+	sent = port_transmit(port, x->queue, burst, n);
 	for (uint16_t i = 0; i < sent; i++)
 		count_departure(x, &departures[i]);
 	return sent;
@@ -108,8 +108,72 @@ static void recycle(struct muxing *x, struct transmit_ring *ring, const struct p
 {
 	uint64_t before = ring->recycled;
 
-	transmit_ring_recycle(ring, port);
+	transmit_ring_recycle(ring, port, x->queue);
 	count_released(&x->stats, ring->recycled - before);
+}
+
+static uint32_t send_by(struct muxing *x, uint16_t port)
+{
+	uint32_t moved = push(x, &x->rings[port], x->ports[port]);
+
+	recycle(x, &x->rings[port], x->ports[port]);
+	return moved;
+}
+
+uint32_t muxing_send(struct muxing *x)
+{
+	uint32_t moved = 0;
+
+	for (uint16_t p = 0; p < x->port_count; p++)
+		moved += send_by(x, p);
+	return moved;
+}
+
+bool muxing_fits(struct muxing *x, uint16_t port, uint32_t n)
+{
+	if (transmit_ring_room(&x->rings[port]) < n)
+		send_by(x, port);
+	return transmit_ring_room(&x->rings[port]) >= n;
+}
+
+// Most bursts leave whole by one port, with none of our own in them.
+static bool go_one_way(struct rte_mbuf **packets, uint16_t n)
+{
+	uint16_t port = packets[0]->port, others = 0;
+
+	for (uint16_t i = 0; i < n; i++)
+		others |= (packets[i]->port ^ port) | (packet_note(packets[i])->flags & PACKET_OWN);
+	return others == 0;
+}
+
+// Such a burst needs no slots while nothing waits before it. Returns how many packets have left.
+static uint16_t leave_at_once(struct muxing *x, struct rte_mbuf **packets, uint16_t n)
+{
+	struct transmit_ring *ring;
+	uint16_t sent;
+
+	if (n == 0 || n > BURST || !go_one_way(packets, n))
+		return 0;
+	ring = &x->rings[packets[0]->port];
+	if (ring->sent != ring->ready || transmit_ring_room(ring) < n)
+		return 0;
+	sent = depart(x, x->ports[packets[0]->port], packets, n);
+	transmit_ring_passed(ring, sent);
+	return sent;
+}
+
+void muxing_take(struct muxing *x, struct rte_mbuf **packets, uint16_t n)
+{
+	bool tried = false;
+
+	for (uint16_t i = leave_at_once(x, packets, n); i < n; i++) {
+		struct transmit_ring *ring = &x->rings[packets[i]->port];
+
+		if (!tried && transmit_ring_room(ring) == 0)
+			tried = !muxing_fits(x, packets[i]->port, 1); // once: a port that takes nothing is not asked for each
+		if (!transmit_ring_put(ring, packets[i]))
+			packet_end(&x->stats, x->collector, packets[i], REASON_transmit_full);
+	}
 }
 
 uint32_t muxing_turn(struct muxing *x)
@@ -120,9 +184,5 @@ uint32_t muxing_turn(struct muxing *x)
 		recycle(x, &x->rings[p], x->ports[p]); // first, so that what came back makes room
 	for (uint16_t w = 0; w < x->worker_count; w++)
 		moved += gather(x, w);
-	for (uint16_t p = 0; p < x->port_count; p++) {
-		moved += push(x, &x->rings[p], x->ports[p]);
-		recycle(x, &x->rings[p], x->ports[p]);
-	}
-	return moved;
+	return moved + muxing_send(x);
 }

@@ -32,6 +32,7 @@ enum packet_flags {
 	PACKET_TO_NODE = 16, // a fragment for another node of the cluster: no vip's or backend's traffic
 	PACKET_UNWRAPPED = 32, // a fragment from another node of the cluster: never sent on once more
 	PACKET_PIECE = 64,     // of a packet that was cut, not the last one: no fate of its own, counted apart
+	PACKET_TO_MATCH = 128, // a fragment on its way to the worker that matches it, in layout `rss`
 };
 
 // Lives in the mbuf's hash field, which no stage behind the NIC needs. Written by the stage that owns the packet.

@@ -73,7 +73,7 @@ static inline uint16_t receive_ring_fill(struct receive_ring *r, struct port *po
 {
 	struct rte_mbuf *burst[BURST];
 	uint32_t room = receive_ring_room(r);
-	uint16_t n = room > 0 ? port_receive(port, burst, room < BURST ? (uint16_t)room : BURST) : 0;
+	uint16_t n = room > 0 ? port_receive(port, 0, burst, room < BURST ? (uint16_t)room : BURST) : 0;
 
 	for (uint16_t i = 0; i < n; i++) {
 		*packet_note(burst[i]) = (struct packet_note){0};
@@ -110,10 +110,15 @@ static inline int transmit_ring_create(struct transmit_ring *r, uint32_t size)
 	return r->slots != NULL ? 0 : -ENOMEM;
 }
 
+static inline uint64_t transmit_ring_room(const struct transmit_ring *r)
+{
+	return r->size - (r->ready - r->recycled);
+}
+
 // Place one packet. Returns false when the ring is full: then the caller still owns it.
 static inline bool transmit_ring_put(struct transmit_ring *r, struct rte_mbuf *m)
 {
-	if (r->ready - r->recycled >= r->size)
+	if (transmit_ring_room(r) == 0)
 		return false;
 	r->slots[r->ready & (r->size - 1)] = m;
 	index_move(&r->ready, r->ready + 1);
@@ -138,10 +143,17 @@ static inline void transmit_ring_sent(struct transmit_ring *r, uint16_t n)
 	index_move(&r->sent, r->sent + n);
 }
 
-// Follow the port's own knowledge of what came back to the pool. A port may still hold what another ring sent.
-static inline void transmit_ring_recycle(struct transmit_ring *r, const struct port *port)
+// `n` packets for which there was room went past the slots of a ring in which nothing waits: the NIC has them.
+static inline void transmit_ring_passed(struct transmit_ring *r, uint16_t n)
 {
-	uint64_t held = port_unrecycled(port);
+	index_move(&r->ready, r->ready + n);
+	index_move(&r->sent, r->ready);
+}
+
+// Follow the port's own knowledge of what came back to the pool. A port may still hold what another ring sent.
+static inline void transmit_ring_recycle(struct transmit_ring *r, const struct port *port, uint16_t queue)
+{
+	uint64_t held = port_unrecycled(port, queue);
 
 	if (held < r->sent - r->recycled)
 		index_move(&r->recycled, r->sent - held);

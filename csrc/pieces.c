@@ -5,6 +5,8 @@
 #include <rte_ip.h>
 #include <rte_ip_frag.h>
 
+#include "muxing.h"
+
 static bool is_ipv4(const struct rte_mbuf *m)
 {
 	return *rte_pktmbuf_mtod(m, const uint8_t *) >> 4 == 4;
@@ -61,18 +63,27 @@ int pieces_cut(struct worker *w, struct rte_mbuf *m, uint16_t l3, uint16_t mtu, 
 	return n;
 }
 
+// For all pieces of a packet, in the ring to muxing or in that of the port.
+static bool find_room(struct worker *w, uint16_t port, unsigned int n)
+{
+	return w->out != NULL ? rte_ring_free_count(w->out) >= n : muxing_fits(w->muxing, port, n);
+}
+
 enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, struct rte_mbuf **pieces, int n)
 {
 	if (n < 0)
 		return n == -ENOMEM ? REASON_too_big_buffers : REASON_too_big_pieces;
-	if (rte_ring_free_count(w->out) < (unsigned int)n) {
+	if (!find_room(w, m->port, (unsigned int)n)) {
 		rte_pktmbuf_free_bulk(pieces, (unsigned int)n);
-		return REASON_muxing_full;
+		return w->out != NULL ? REASON_muxing_full : REASON_transmit_full;
 	}
 	*packet_note(pieces[n - 1]) = *packet_note(m);
 	rte_mbuf_dynfield_copy(pieces[n - 1], m); // its number in the trace
 	count(&w->stats.made, (uint64_t)n - 1);   // before they can come back
-	rte_ring_sp_enqueue_bulk(w->out, (void *const *)pieces, (unsigned int)n, NULL); // nobody else fills it
+	if (w->out != NULL)
+		rte_ring_sp_enqueue_bulk(w->out, (void *const *)pieces, (unsigned int)n, NULL); // nobody else fills it
+	else
+		muxing_take(w->muxing, pieces, (uint16_t)n);
 	packet_free(m); // its bytes stay until the last piece is gone
 	return GO_ON;
 }

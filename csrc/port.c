@@ -7,6 +7,16 @@
 #include <rte_dev.h>
 #include <rte_errno.h>
 
+#include "rss.h"
+
+enum { MOST_BUCKETS = 4096 }; // of a device's RSS table
+
+// Flows of TCP and UDP must be spread by addresses and ports. Of the rest by addresses, where a NIC can: then fragments
+// mostly come by the right queue.
+static const uint64_t SPREAD_FLOWS = RTE_ETH_RSS_NONFRAG_IPV4_TCP | RTE_ETH_RSS_NONFRAG_IPV4_UDP |
+				     RTE_ETH_RSS_NONFRAG_IPV6_TCP | RTE_ETH_RSS_NONFRAG_IPV6_UDP;
+static const uint64_t SPREAD_REST = RTE_ETH_RSS_IP;
+
 // Drivers that have copied a packet, or are done with it, when transmit returns.
 static const char *const copying_drivers[] = {"net_af_packet", "net_null", "net_pcap", "net_tap", "net_memif"};
 
@@ -16,6 +26,49 @@ static bool driver_copies(const char *driver)
 		if (strcmp(driver, copying_drivers[i]) == 0)
 			return true;
 	return false;
+}
+
+// What keeps a device from being shared out over `queues`; NULL: nothing is known yet.
+static const char *lack_of(const struct rte_eth_dev_info *info, uint16_t queues)
+{
+	if (info->max_rx_queues < queues || info->max_tx_queues < queues)
+		return info->max_rx_queues == 1 || info->max_tx_queues == 1 ? "has only one queue"
+									    : "has fewer queues than there are workers";
+	if ((info->flow_type_rss_offloads & SPREAD_FLOWS) != SPREAD_FLOWS)
+		return "does not spread TCP and UDP by addresses and ports (RSS)";
+	if (info->hash_key_size > RSS_KEY_MOST || (info->hash_key_size != 0 && info->hash_key_size < RSS_KEY_BYTES))
+		return "takes no RSS key of ours";
+	if (info->reta_size == 0 || (info->reta_size & (info->reta_size - 1)) != 0)
+		return "has no RSS table that can be set";
+	if (strcmp(info->driver_name, "net_null") == 0)
+		return "only pretends to spread what it receives";
+	return NULL;
+}
+
+static uint8_t key_size(const struct rte_eth_dev_info *info)
+{
+	return info->hash_key_size != 0 ? info->hash_key_size : RSS_KEY_BYTES;
+}
+
+static struct rte_eth_rss_conf our_rss(const struct rte_eth_dev_info *info)
+{
+	return (struct rte_eth_rss_conf){
+		.rss_key = (uint8_t *)rss_key, // only read
+		.rss_key_len = key_size(info),
+		.rss_hf = info->flow_type_rss_offloads & (SPREAD_FLOWS | SPREAD_REST),
+	};
+}
+
+// What a driver was asked for is not always what it does; some want to be asked once more when they run.
+static bool takes_our_key(const struct port *port, const struct rte_eth_dev_info *info)
+{
+	uint8_t key[RSS_KEY_MOST] = {0};
+	struct rte_eth_rss_conf conf = our_rss(info);
+
+	rte_eth_dev_rss_hash_update(port->id, &conf);
+	conf = (struct rte_eth_rss_conf){.rss_key = key, .rss_key_len = sizeof(key)};
+	return rte_eth_dev_rss_hash_conf_get(port->id, &conf) == 0 && (conf.rss_hf & SPREAD_FLOWS) == SPREAD_FLOWS &&
+	       memcmp(key, rss_key, key_size(info)) == 0;
 }
 
 // "net_null0,size=64" -> "net_null0"
@@ -30,35 +83,101 @@ static int device_name(const char *devargs, char *name, size_t size)
 	return 0;
 }
 
-static int configure(struct port *port, struct packet_pool *pool)
+static int set_up_queues(struct port *port, struct packet_pool *pool, uint16_t queues)
+{
+	uint16_t receive = PORT_DESCRIPTORS, transmit = PORT_DESCRIPTORS;
+	unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port->id);
+	int rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
+
+	for (uint16_t q = 0; q < queues && rc >= 0; q++) {
+		rc = rte_eth_rx_queue_setup(port->id, q, receive, socket, NULL, pool->mempool);
+		if (rc >= 0)
+			rc = rte_eth_tx_queue_setup(port->id, q, transmit, socket, NULL);
+	}
+	port->receive_descriptors = port->copies ? 0 : (uint32_t)receive * queues;
+	port->transmit_descriptors = port->copies ? 0 : (uint32_t)transmit * queues;
+	return rc;
+}
+
+static int configure(struct port *port, struct packet_pool *pool, const struct rte_eth_dev_info *info, uint16_t queues)
 {
 	struct rte_eth_conf conf = {0};
-	struct rte_eth_dev_info info;
 	struct rte_ether_addr mac;
-	uint16_t receive = PORT_DESCRIPTORS, transmit = PORT_DESCRIPTORS;
-	int socket = rte_eth_dev_socket_id(port->id);
 	int rc;
 
-	if ((rc = rte_eth_dev_info_get(port->id, &info)) < 0)
-		return rc;
-	port->copies = driver_copies(info.driver_name);
-	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS; // large packets, and pieces
-	if ((rc = rte_eth_dev_configure(port->id, 1, 1, &conf)) < 0 ||
-	    (rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit)) < 0 ||
-	    (rc = rte_eth_rx_queue_setup(port->id, 0, receive, (unsigned int)socket, NULL, pool->mempool)) < 0 ||
-	    (rc = rte_eth_tx_queue_setup(port->id, 0, transmit, (unsigned int)socket, NULL)) < 0 ||
-	    (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 || (rc = rte_eth_dev_start(port->id)) < 0)
+	port->copies = driver_copies(info->driver_name);
+	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS; // large packets, and pieces
+	if (queues > 1) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf = our_rss(info);
+	}
+	if ((rc = rte_eth_dev_configure(port->id, queues, queues, &conf)) < 0 ||
+	    (rc = set_up_queues(port, pool, queues)) < 0 || (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 ||
+	    (rc = rte_eth_dev_start(port->id)) < 0)
 		return rc;
 	memcpy(port->mac, mac.addr_bytes, sizeof(port->mac));
-	port->receive_descriptors = port->copies ? 0 : receive;
-	port->transmit_descriptors = port->copies ? 0 : transmit;
+	port->queues = queues;
+	port->buckets = queues > 1 ? info->reta_size : 1;
 	return 0;
 }
 
-int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool)
+// As many queues as were asked for, where flows are spread over them as we compute it.
+static int share(struct port *port, struct packet_pool *pool, uint16_t queues)
+{
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(port->id, &info);
+
+	if (rc < 0)
+		return rc;
+	port->lacks = queues > 1 ? lack_of(&info, queues) : NULL;
+	if (queues == 1 || port->lacks != NULL)
+		return configure(port, pool, &info, 1);
+	if (configure(port, pool, &info, queues) < 0)
+		port->lacks = "could not be set up for RSS";
+	else if (!takes_our_key(port, &info))
+		port->lacks = "takes no RSS key of ours";
+	else if (port_share_out(port, port->buckets) < 0)
+		port->lacks = "has no RSS table that can be set";
+	return port->lacks == NULL ? 0 : port_use_one_queue(port, pool);
+}
+
+int port_use_one_queue(struct port *port, struct packet_pool *pool)
+{
+	struct rte_eth_dev_info info;
+	int rc;
+
+	if (!port->device)
+		return -ENOTSUP;
+	rte_eth_dev_stop(port->id); // no harm where it does not run
+	rc = rte_eth_dev_info_get(port->id, &info);
+	return rc < 0 ? rc : configure(port, pool, &info, 1);
+}
+
+int port_share_out(struct port *port, uint16_t buckets)
+{
+	struct rte_eth_rss_reta_entry64 table[MOST_BUCKETS / RTE_ETH_RETA_GROUP_SIZE] = {0};
+	uint16_t groups = (uint16_t)(port->buckets / RTE_ETH_RETA_GROUP_SIZE);
+
+	for (uint16_t i = 0; !port->device && i < MEMORY_PORT_BUCKETS; i++)
+		port->queue_of[i] = (uint8_t)rss_bucket_queue(i, buckets, port->queues);
+	if (!port->device || port->queues == 1)
+		return 0;
+	if (groups == 0 || groups > RTE_DIM(table))
+		return -ENOTSUP; // no device that we know of
+	for (uint16_t i = 0; i < port->buckets; i++)
+		table[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] =
+			rss_bucket_queue(i, buckets, port->queues);
+	for (uint16_t g = 0; g < groups; g++)
+		table[g].mask = UINT64_MAX;
+	return rte_eth_dev_rss_reta_update(port->id, table, port->buckets);
+}
+
+int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues)
 {
 	int rc;
 
+	if (queues == 0 || queues > MAX_QUEUES)
+		return -EINVAL;
 	*port = (struct port){.device = true, .index = index};
 	rc = device_name(devargs, port->name, sizeof(port->name));
 	if (rc < 0)
@@ -73,30 +192,39 @@ int port_open_device(struct port *port, const char *devargs, uint16_t index, str
 		port->device = false;
 		return rc;
 	}
-	rc = configure(port, pool);
+	rc = share(port, pool, queues);
 	if (rc < 0)
 		port_close(port);
 	return rc;
 }
 
-int port_open_memory(struct port *port, const char *name, uint16_t index)
+static struct rte_ring *memory_queue(const char *direction, uint16_t queue, const char *name)
 {
-	// The node of a capture has the locally administered address of DESIGN 9.
-	*port = (struct port){.index = index, .mac = {2, 0, 0, 0, 0, 2}};
-	snprintf(port->name, sizeof(port->name), "%s", name);
 	char ring[RTE_RING_NAMESIZE];
 
-	snprintf(ring, sizeof(ring), "in_%s", name);
-	port->arriving = rte_ring_create(ring, MEMORY_PORT_FRAMES, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	snprintf(ring, sizeof(ring), "out_%s", name);
-	port->leaving = rte_ring_create(ring, MEMORY_PORT_FRAMES, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
-	if (port->arriving == NULL || port->leaving == NULL) {
-		int rc = -rte_errno;
+	snprintf(ring, sizeof(ring), "%s%u_%s", direction, queue, name);
+	return rte_ring_create(ring, MEMORY_PORT_FRAMES, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
+}
 
-		port_close(port);
-		return rc;
+int port_open_memory(struct port *port, const char *name, uint16_t index, uint16_t queues)
+{
+	if (queues == 0 || queues > MAX_QUEUES)
+		return -EINVAL;
+	// The node of a capture has the locally administered address of DESIGN 9.
+	*port = (struct port){.index = index, .mac = {2, 0, 0, 0, 0, 2}, .queues = queues};
+	port->buckets = queues > 1 ? MEMORY_PORT_BUCKETS : 1;
+	snprintf(port->name, sizeof(port->name), "%s", name);
+	for (uint16_t q = 0; q < queues; q++) {
+		port->arriving[q] = memory_queue("in", q, name);
+		port->leaving[q] = memory_queue("out", q, name);
+		if (port->arriving[q] == NULL || port->leaving[q] == NULL) {
+			int rc = -rte_errno;
+
+			port_close(port);
+			return rc;
+		}
 	}
-	return 0;
+	return port_share_out(port, port->buckets);
 }
 
 void port_close(struct port *port)
@@ -110,8 +238,10 @@ void port_close(struct port *port)
 		if (device != NULL)
 			rte_dev_remove(device);
 	}
-	packet_ring_drain(port->arriving);
-	packet_ring_drain(port->leaving);
+	for (uint16_t q = 0; q < port->queues && !port->device; q++) {
+		packet_ring_drain(port->arriving[q]);
+		packet_ring_drain(port->leaving[q]);
+	}
 	*port = (struct port){0};
 }
 

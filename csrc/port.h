@@ -1,6 +1,7 @@
 // NIC ports: a DPDK device, or memory (frames from a capture or a test, taken and given by the control thread).
 //
-// Receive and transmit are called by one stage each. Packets given to port_transmit() and accepted belong to the port.
+// A port has as many receive as transmit queues: one, or in layout `rss` one of each for every worker. Receive and
+// transmit of one queue are called by one stage each. Packets given to port_transmit() and accepted belong to the port.
 
 #ifndef MAGLEV_PORT_H
 #define MAGLEV_PORT_H
@@ -14,27 +15,39 @@
 
 #include "packet_pool.h"
 
-enum { PORT_DESCRIPTORS = 512, MEMORY_PORT_FRAMES = 4096 };
+enum { PORT_DESCRIPTORS = 512, MEMORY_PORT_FRAMES = 4096, MEMORY_PORT_BUCKETS = 128, MAX_QUEUES = MAX_WORKERS };
 
 struct port {
 	bool device;     // a DPDK device; else a memory port
 	bool copies;     // the driver copies on transmit, so a sent packet is back in the pool at once
 	uint16_t id;     // DPDK's port number, for a device
 	uint16_t index;  // position among the forwarder's ports; the egress port in a packet's mbuf
-	uint32_t receive_descriptors; // packets the device itself may hold
+	uint16_t queues;   // of each kind
+	uint16_t buckets;  // of its RSS table: the hash of a packet picks a bucket, that its queue; a power of two
+	const char *lacks; // why it has one queue where more were asked for, the rest of a sentence; NULL: it has them
+	uint32_t receive_descriptors; // packets the device itself may hold, in all queues
 	uint32_t transmit_descriptors;
 	uint8_t mac[6];
 	char name[64];
-	struct rte_ring *arriving; // memory port: frames to be received
-	struct rte_ring *leaving;  // memory port: frames that were sent
+	struct rte_ring *arriving[MAX_QUEUES]; // memory port: frames to be received
+	struct rte_ring *leaving[MAX_QUEUES];  // memory port: frames that were sent
+	uint8_t queue_of[MEMORY_PORT_BUCKETS]; // memory port: its RSS table
 };
 
-// Create and start the device `devargs` ("net_af_packet0,iface=eth1,..."): one queue each way, packets from `pool`.
-// Returns 0 or a negative errno; on failure nothing is left behind.
-int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool);
+// Create and start the device `devargs` ("net_af_packet0,iface=eth1,..."): `queues` each way, packets from `pool`. More
+// than one only if it spreads flows over them as rss.h says; else it has one, and `lacks` tells. Returns 0 or a negative
+// errno; on failure nothing is left behind.
+int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues);
 
-// A port without a NIC. Returns 0 or a negative errno.
-int port_open_memory(struct port *port, const char *name, uint16_t index);
+// A port without a NIC, that spreads what it is given as a NIC does. Returns 0 or a negative errno.
+int port_open_memory(struct port *port, const char *name, uint16_t index, uint16_t queues);
+
+// Go on with one queue. Nothing may use the port meanwhile. Returns 0 or a negative errno.
+int port_use_one_queue(struct port *port, struct packet_pool *pool);
+
+// Let the hash of a packet pick its queue as rss_bucket_queue() says, by `buckets` of the port's own or fewer, a power of
+// two. Returns 0 or a negative errno.
+int port_share_out(struct port *port, uint16_t buckets);
 
 // Stop and remove the device; packets it held return to the pool. Harmless on a closed port.
 void port_close(struct port *port);
@@ -50,34 +63,34 @@ static inline bool port_knows_recycled(const struct port *port)
 	return !port->device || port->copies;
 }
 
-// How many packets that were sent are not back in the pool. Where that cannot be known it is 0, nobody is told a
+// How many packets that were sent by a queue are not back in the pool. Where that cannot be known it is 0, nobody is told a
 // `recycled` pointer, and the pool is sized so that the device may keep all its descriptors.
-static inline uint64_t port_unrecycled(const struct port *port)
+static inline uint64_t port_unrecycled(const struct port *port, uint16_t queue)
 {
-	return port->device ? 0 : rte_ring_count(port->leaving);
+	return port->device ? 0 : rte_ring_count(port->leaving[queue]);
 }
 
-static inline uint16_t port_receive(struct port *port, struct rte_mbuf **burst, uint16_t n)
+static inline uint16_t port_receive(struct port *port, uint16_t queue, struct rte_mbuf **burst, uint16_t n)
 {
 	if (port->device) {
-		uint16_t received = rte_eth_rx_burst(port->id, 0, burst, n);
+		uint16_t received = rte_eth_rx_burst(port->id, queue, burst, n);
 
 		for (uint16_t i = 0; POISON && i < received; i++)
 			packet_poison(burst[i]);
 		return received;
 	}
-	return (uint16_t)rte_ring_sc_dequeue_burst(port->arriving, (void **)burst, n, NULL);
+	return (uint16_t)rte_ring_sc_dequeue_burst(port->arriving[queue], (void **)burst, n, NULL);
 }
 
 // Returns how many were accepted, from the front.
-static inline uint16_t port_transmit(struct port *port, struct rte_mbuf **burst, uint16_t n)
+static inline uint16_t port_transmit(struct port *port, uint16_t queue, struct rte_mbuf **burst, uint16_t n)
 {
 	if (port->device) {
 		for (uint16_t i = 0; POISON && i < n; i++)
 			packet_unpoison(burst[i]);
-		return rte_eth_tx_burst(port->id, 0, burst, n);
+		return rte_eth_tx_burst(port->id, queue, burst, n);
 	}
-	return (uint16_t)rte_ring_sp_enqueue_burst(port->leaving, (void *const *)burst, n, NULL);
+	return (uint16_t)rte_ring_sp_enqueue_burst(port->leaving[queue], (void *const *)burst, n, NULL);
 }
 
 #endif

@@ -1,7 +1,5 @@
 #include "steering.h"
 
-#include "icmp.h"
-#include "parse.h"
 #include "trace.h"
 
 // Packets of the pool that are neither on the road nor promised to a ring.
@@ -29,54 +27,11 @@ static void grant(const struct steering *s, struct receive_ring *ring)
 	receive_ring_reserve(ring, credit < share ? credit : share);
 }
 
-enum { NO_WORKER = MAX_WORKERS }; // the matcher holds the packet, or it has ended
-
-// Fragments for a vip go to their flow's worker, once that is known.
-static uint32_t worker_of_fragment(struct steering *s, const struct state *state, struct rte_mbuf *m,
-				   struct packet_view *v)
-{
-	enum reason reason = match_fragment(&s->matcher, state, m, v);
-
-	if (reason == GO_ON)
-		return steering_worker(s, &v->key);
-	if (reason == (enum reason)MATCH_HELD) {
-		reason = REASON_fragment_no_room;
-		m = match_excess(&s->matcher);
-	}
-	if (m != NULL)
-		packet_end(&s->stats, s->collector, m, reason);
-	return NO_WORKER;
-}
-
-// Packets go by flow, ICMP errors by the flow they are about, other protocols by addresses.
-static uint32_t worker_of_packet(const struct steering *s, struct packet_view *v)
-{
-	if (!v->has_ports && !(icmp_is(v) && icmp_kind(v) == ICMP_ERROR && icmp_quoted_flow(v)))
-		flow_key_fill(&v->key, view_source(v), view_destination(v), view_address_length(v), 0, 0, v->protocol);
-	return steering_worker(s, &v->key);
-}
-
-static uint32_t choose_worker(struct steering *s, const struct state *state, struct rte_mbuf *m)
+static uint32_t worker_of(struct steering *s, const struct state *state, struct rte_mbuf *m)
 {
 	const struct packet_note *note = packet_note(m);
-	struct packet_view v;
-	enum reason reason;
 
-	if (note->flags & PACKET_OWN)
-		return note->worker % s->worker_count;
-	if (parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &v) != PARSE_OK)
-		return 0; // any worker can tell what is wrong with it
-	if (state != NULL && match_unwrap(state, m, &v, &reason) && reason != GO_ON) {
-		packet_end(&s->stats, s->collector, m, reason);
-		return NO_WORKER;
-	}
-	if (s->worker_count == 1 && !v.fragment)
-		return 0;
-	if (parse_transport(&v) != PARSE_OK)
-		return 0;
-	if (v.fragment && state != NULL && vip_table_owns(&state->vip_table, view_destination(&v), view_address_length(&v)))
-		return worker_of_fragment(s, state, m, &v);
-	return worker_of_packet(s, &v);
+	return note->flags & PACKET_OWN ? note->worker % s->worker_count : choose_worker(&s->chooser, state, m, 0);
 }
 
 // The packet's worker is full: any other will do, since all agree on the Maglev table; it must not track the flow.
@@ -96,17 +51,17 @@ static void spill(struct steering *s, struct rte_mbuf *m)
 // Behind the first fragments that told their flow go those that waited for them.
 static void hand_over_held(struct steering *s)
 {
+	struct matcher *x = &s->chooser.matcher;
 	struct rte_mbuf *m;
 
-	for (uint16_t i = 0; i < s->matcher.found_count; i++) {
-		const struct match_found *found = &s->matcher.found[i];
-		uint32_t worker = steering_worker(s, &found->flow);
+	for (uint16_t i = 0; i < x->found_count; i++) {
+		uint32_t worker = spread_worker(s->chooser.spread, &x->found[i].flow);
 
-		while ((m = match_next(&s->matcher, found)) != NULL)
+		while ((m = match_next(x, &x->found[i])) != NULL)
 			if (rte_ring_sp_enqueue(s->to_worker[worker], m) != 0)
 				spill(s, m);
 	}
-	s->matcher.found_count = 0;
+	x->found_count = 0;
 }
 
 static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
@@ -116,7 +71,7 @@ static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
 	const struct state *state = state_acquire(s->state);
 
 	for (uint16_t i = 0; i < n; i++) {
-		uint32_t worker = choose_worker(s, state, burst[i]);
+		uint32_t worker = worker_of(s, state, burst[i]);
 
 		if (worker != NO_WORKER)
 			groups[worker][sizes[worker]++] = burst[i];
@@ -175,26 +130,4 @@ uint32_t steering_turn(struct steering *s)
 		handled += n;
 	}
 	return handled;
-}
-
-void steering_tick(struct steering *s, uint32_t now)
-{
-	struct rte_mbuf *m;
-
-	s->matcher.now = now;
-	while ((m = fragment_take_late(&s->matcher.table, now, FRAGMENT_HELD_SECONDS)) != NULL)
-		packet_end(&s->stats, s->collector, m, REASON_fragment_late);
-}
-
-void steering_hold(struct steering *s, uint64_t limit)
-{
-	fragment_table_init(&s->matcher.table, limit < FRAGMENT_HELD ? (uint16_t)limit : FRAGMENT_HELD);
-}
-
-void steering_end(struct steering *s)
-{
-	struct rte_mbuf *m;
-
-	while ((m = fragment_take_late(&s->matcher.table, s->matcher.now, 0)) != NULL)
-		packet_free(m);
 }

@@ -1,10 +1,9 @@
-// Steering: from the ports' receive rings to the workers, by a hash of the 5-tuple.
+// Steering: from the ports' receive rings to the workers, by a hash of the 5-tuple. In layout `rss` NICs do that.
 
 #ifndef MAGLEV_STEERING_H
 #define MAGLEV_STEERING_H
 
-#include "flow.h"
-#include "match.h"
+#include "choose.h"
 #include "packet_ring.h"
 #include "stats.h"
 
@@ -20,10 +19,9 @@ struct steering {
 	struct rte_ring *own;                     // packets of our own making, to be put on the road
 	struct rte_ring *collector;
 	const struct state_slot *state;
-	struct matcher matcher;                   // of fragments
+	struct chooser chooser;
 	uint64_t own_received;                    // how many of them were
 	uint64_t numbered;                        // packets that the trace has numbers for
-	uint64_t seed;                            // of the steering hash
 	uint64_t capacity;                        // packets of the pool that may be on the road at once
 	const struct stage_stats *freeing[MAX_WORKERS + 2]; // whose `released` brings credit back, and `made` takes it
 	uint16_t freeing_count;
@@ -31,20 +29,5 @@ struct steering {
 
 // One turn: receive a burst per port and hand it over. Returns the packets handled; 0 means idle.
 uint32_t steering_turn(struct steering *s);
-
-// Let at most so many fragments wait for their first ones; none before this was called.
-void steering_hold(struct steering *s, uint64_t limit);
-
-// The clock moved: fragments that have waited too long are given up.
-void steering_tick(struct steering *s, uint32_t now);
-
-// Give the fragments that still wait back to the pool. For the control thread, once the stage has stopped.
-void steering_end(struct steering *s);
-
-// The worker of a flow, for questions of the control thread.
-static inline uint32_t steering_worker(const struct steering *s, const struct flow_key *key)
-{
-	return (uint32_t)((flow_steering_hash(s->seed, key) >> 32) % s->worker_count);
-}
 
 #endif

@@ -22,6 +22,8 @@ bool dataplane_take_over(struct dataplane *d, const uint16_t *generations, const
 		whole = whole && conn_table_whole(&d->workers[i].table);
 	for (uint32_t i = 0; i < d->config.workers; i++) {
 		conn_table_take_over(&d->workers[i].table, whole ? &known : NULL, now);
+		if (road_by_rss(d))
+			d->lanes[i].chooser.matcher.now = now;
 		d->workers[i].now = now; // not by a tick: the time in which nobody ran is no pause of this worker
 	}
 	return whole;

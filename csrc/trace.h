@@ -1,8 +1,8 @@
 // The trace: what became of each packet, for those who ask about single packets (`maglev explain`, tests).
 //
-// Asked for when a data plane is made. Then steering numbers the packets in their order of arrival, and where the
-// reason of one is counted a record goes into a ring that the control thread empties. Not asked for, the stages find
-// a null pointer beside a counter that they write anyway.
+// Asked for when a data plane is made. Then steering numbers the packets in their order of arrival (lanes each theirs,
+// from one count), and where the reason of one is counted a record goes into a ring that the control thread empties.
+// Not asked for, the stages find a null pointer beside a counter that they write anyway.
 
 #ifndef MAGLEV_TRACE_H
 #define MAGLEV_TRACE_H

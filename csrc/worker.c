@@ -1,6 +1,7 @@
 #include "worker.h"
 
 #include "job.h"
+#include "muxing.h"
 
 enum {
 	ANSWERS_PER_SECOND = 1000, // of each kind
@@ -17,13 +18,18 @@ void worker_end(struct worker *w, struct rte_mbuf *m, enum reason reason)
 
 void worker_pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n)
 {
-	unsigned int sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
+	unsigned int sent;
 
+	if (w->out == NULL) {
+		muxing_take(w->muxing, packets, n);
+		return;
+	}
+	sent = rte_ring_sp_enqueue_burst(w->out, (void *const *)packets, n, NULL);
 	for (; sent < n; sent++)
 		packet_end(&w->stats, w->collector, packets[sent], REASON_muxing_full);
 }
 
-static void housekeeping(struct worker *w)
+void worker_housekeeping(struct worker *w)
 {
 	uint32_t flush = __atomic_load_n(&w->flush, __ATOMIC_ACQUIRE);
 	uint32_t buckets = w->sweep_left < SWEEP_PER_TURN ? w->sweep_left : SWEEP_PER_TURN;
@@ -45,12 +51,13 @@ void worker_tick(struct worker *w, uint32_t now)
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
 }
 
-// A burst through the passes and on.
-static void handle(struct worker *w, struct rte_mbuf **burst, uint16_t n)
+void worker_burst(struct worker *w, struct rte_mbuf **burst, uint16_t n)
 {
 	const struct state *s = state_acquire(w->state);
 	struct job jobs[BURST];
 
+	if (n == 0)
+		return;
 	w->answer_count = 0;
 	n = classify_pass(w, s, burst, jobs, n);
 	n = decide_pass(w, s, burst, jobs, n);
@@ -64,8 +71,7 @@ uint32_t worker_turn(struct worker *w)
 	struct rte_mbuf *burst[BURST];
 	uint16_t n = (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)burst, BURST, NULL);
 
-	housekeeping(w);
-	if (n > 0)
-		handle(w, burst, n);
+	worker_housekeeping(w);
+	worker_burst(w, burst, n);
 	return n;
 }

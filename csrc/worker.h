@@ -35,8 +35,9 @@ struct worker {
 	bool unfinished;             // one of them says so
 	const struct packet_pool *pool;
 	uint64_t *path_mtus;         // [CONN_MAX_BACKENDS], by stable index; all workers' (path_mtu.h)
-	struct rte_ring *in;         // from steering
-	struct rte_ring *out;        // to muxing
+	struct rte_ring *in;         // from steering; NULL in layout `rss`
+	struct rte_ring *out;        // to muxing; NULL in layout `rss`
+	struct muxing *muxing;       // of its own, in layout `rss`
 	struct rte_ring *collector;
 	uint32_t now;                // coarse clock, seconds
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
@@ -59,6 +60,11 @@ void worker_end(struct worker *w, struct rte_mbuf *m, enum reason reason);
 
 // Hand packets over to muxing; what finds no room ends.
 void worker_pass_on(struct worker *w, struct rte_mbuf **packets, uint16_t n);
+
+// The two parts of a turn that a lane calls itself: what is due once a turn, and a burst of any number of packets, at
+// most BURST, through the passes and on.
+void worker_housekeeping(struct worker *w);
+void worker_burst(struct worker *w, struct rte_mbuf **burst, uint16_t n);
 
 // The clock moved: a new second's share of the sweep is due.
 void worker_tick(struct worker *w, uint32_t now);

@@ -164,7 +164,7 @@ cdef class PacketPool:
 
 @cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class Port:
-    """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index)` without a NIC."""
+    """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index, pool)` without a NIC."""
 
     cdef c.port *handle
     cdef object __weakref__
@@ -173,25 +173,28 @@ cdef class Port:
     cdef readonly str name
 
     @staticmethod
-    def device(str devargs, uint16_t index, PacketPool pool not None):
-        """Create and start the DPDK device `devargs`; its packets come from `pool`."""
+    def device(str devargs, uint16_t index, PacketPool pool not None, uint16_t queues=1):
+        """Create and start the DPDK device `devargs`; its packets come from `pool`.
+
+        It has as many `queues` each way, or one when it `lacks` something.
+        """
         cdef Port self = Port.__new__(Port)
         cdef int error = 0
         cdef bytes encoded = devargs.encode()
         cdef char *text = encoded
         cdef c.packet_pool *handle = pool.get()
         with nogil:
-            self.handle = c.port_new_device(text, index, handle, &error)
+            self.handle = c.port_new_device(text, index, handle, queues, &error)
         check(error, f"open port {devargs}")
         self._opened(pool, devargs.split(",")[0])
         return self
 
     @staticmethod
-    def memory(str name, uint16_t index, PacketPool pool not None):
+    def memory(str name, uint16_t index, PacketPool pool not None, uint16_t queues=1):
         """A port whose frames come by give() and leave by take()."""
         cdef Port self = Port.__new__(Port)
         cdef int error = 0
-        self.handle = c.port_new_memory(name.encode(), index, &error)
+        self.handle = c.port_new_memory(name.encode(), index, queues, &error)
         check(error, f"open memory port {name}")
         self._opened(pool, name)
         return self
@@ -245,6 +248,34 @@ cdef class Port:
         """Packets the device dropped since nobody took them in time."""
         self.get()
         return self.facts().missed
+
+    @property
+    def queues(self):
+        """Receive queues, and transmit queues."""
+        self.get()
+        return self.facts().queues
+
+    @property
+    def buckets(self):
+        """Size of the RSS table that picks a packet's queue; 1 when there is but one queue."""
+        self.get()
+        return self.facts().buckets
+
+    @property
+    def lacks(self):
+        """What it says of itself when it has not the queues that were asked for: "has only one queue"; else None."""
+        self.get()
+        return self.facts().lacks.decode() if self.facts().lacks != NULL else None
+
+    def narrow(self):
+        """Go on with one queue. Raises DataplaneError (EBUSY) while a data plane uses the port."""
+        cdef c.port *handle = self.get()
+        cdef c.packet_pool *pool = self.pool.get()
+        cdef int rc
+        check_unused("a port in use before it loses queues", self.users)
+        with nogil:
+            rc = c.port_narrow(handle, pool)
+        check(rc, f"reduce {self.name} to one queue")
 
     def give(self, bytes frame, uint16_t headroom=c.MOST_HEADROOM, stripped=None):
         """Memory port: let `frame` arrive, with so many bytes free before it, as a driver would leave them.
@@ -459,6 +490,7 @@ cdef class State:
 cdef class Dataplane:
     """The stages of one forwarder over its ports: stepped by hand, or started on lcores.
 
+    `layout`: "software", over ports of one queue, or "rss", over ports with a queue for each worker.
     `connection_seconds`: timeouts (half-open, established, closing, datagram) in whole seconds.
     `trace`: tell of each packet what became of it, see traces().
     `tables`: one writable buffer of table_bytes(connection_entries) per worker, zeroed or kept from another process,
@@ -478,7 +510,7 @@ cdef class Dataplane:
     def __cinit__(self, PacketPool pool not None, list ports, bytes hash_key, uint32_t workers=1,
                   uint32_t ring_size=2048, uint32_t connection_entries=65536,
                   connection_seconds=(10, 7200, 10, 60), str idle="sleep", uint64_t steering_seed=STEERING_SEED,
-                  bint trace=False, tables=None):
+                  bint trace=False, tables=None, str layout="software"):
         cdef c.port *handles[8]
         cdef void *memory[32]
         cdef int error = 0
@@ -494,6 +526,7 @@ cdef class Dataplane:
         for i in range(4):
             self.config.connection_seconds[i] = connection_seconds[i]
         self.config.idle = {"spin": c.IDLE_SPIN, "yield": c.IDLE_YIELD, "sleep": c.IDLE_SLEEP}[idle]
+        self.config.layout = {"software": c.LAYOUT_SOFTWARE, "rss": c.LAYOUT_RSS}[layout]
         self.config.trace = trace
         for i, port in enumerate(ports):
             handles[i] = (<Port?>port).get()
@@ -508,6 +541,11 @@ cdef class Dataplane:
             raise DataplaneError(
                 f"a packet pool of {pool.size} is too small: descriptors, caches and two bursts per stage "
                 f"take {need}; set packet_pool to {need} or more", errno.ENOSPC)
+        wanted = workers if self.config.layout == c.LAYOUT_RSS else 1
+        for port in ports:
+            if port.queues != wanted:
+                raise ValueError(f"layout {layout} with {workers} workers needs {wanted} queues; "
+                                 f"{port.name} has {port.queues}")
         check(error, "create the data plane")
         for user in (pool, *ports):
             user.add_user(self)
@@ -585,10 +623,11 @@ cdef class Dataplane:
         return whole
 
     def start(self, lcores):
-        """Launch steering, workers and muxing on these EAL lcores, in that order."""
+        """Launch steering, workers and muxing on these EAL lcores, in that order; in layout rss only workers."""
         cdef unsigned int ids[64]
-        if len(lcores) != self.config.workers + 2:
-            raise ValueError(f"{self.config.workers + 2} lcores are needed: steering, workers, muxing")
+        stages = [stage for stage, _, _ in self.turns()]
+        if len(lcores) != len(stages):
+            raise ValueError(f"{len(stages)} lcores are needed: {', '.join(dict.fromkeys(stages))}")
         for i, lcore in enumerate(lcores):
             ids[i] = lcore
         check(c.dataplane_start(self.get(), ids), "start the stages")
@@ -726,9 +765,11 @@ cdef class Dataplane:
         return c.dataplane_vip_flows(self.get(), vip)
 
     def turns(self):
-        """Loop counters: [("steering", 0, n), ("worker", i, n)..., ("muxing", 0, n)]."""
+        """Loop counters: [("steering", 0, n), ("worker", i, n)..., ("muxing", 0, n)]; in layout rss only workers."""
         cdef c.dataplane *d = self.get()
         workers = [("worker", i, c.dataplane_turns(d, c.STAGE_WORKER, i)) for i in range(self.config.workers)]
+        if self.config.layout == c.LAYOUT_RSS:
+            return workers
         return [
             ("steering", 0, c.dataplane_turns(d, c.STAGE_STEERING, 0)),
             *workers,

@@ -58,6 +58,10 @@ cdef extern from "dataplane.h" nogil:
         IDLE_YIELD
         IDLE_SLEEP
 
+    enum layout:
+        LAYOUT_SOFTWARE
+        LAYOUT_RSS
+
     struct dataplane_config:
         uint64_t hash_key[2]
         uint64_t steering_seed
@@ -66,6 +70,7 @@ cdef extern from "dataplane.h" nogil:
         uint32_t connection_entries
         uint32_t connection_seconds[4]
         idle_policy idle
+        layout layout
         bool trace
         void **tables
 
@@ -74,6 +79,9 @@ cdef extern from "dataplane.h" nogil:
         bool link_up
         bool knows_recycled
         uint64_t missed
+        uint16_t queues
+        uint16_t buckets
+        const char *lacks
 
     struct collected:
         uint8_t reason
@@ -144,8 +152,9 @@ cdef extern from "dataplane.h" nogil:
     uint32_t pool_missing(const packet_pool *pool)
     void pool_pieces(const packet_pool *pool, uint32_t *size, uint32_t *available)
 
-    port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, int *error)
-    port *port_new_memory(const char *name, uint16_t index, int *error)
+    port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, uint16_t queues, int *error)
+    port *port_new_memory(const char *name, uint16_t index, uint16_t queues, int *error)
+    int port_narrow(port *p, packet_pool *pool)
     void port_delete(port *p)
     void port_describe(const port *p, port_facts *facts)
     int port_give(port *p, packet_pool *pool, const void *frame, uint32_t length, uint16_t headroom,

@@ -52,18 +52,25 @@ class Hugepages:
 
 
 def _lcores(cpus: Sequence[int], allowed: Sequence[int]) -> str:
-    # Lcore 0 is the control thread: it floats over all CPUs. The stages are lcores 1, 2, ... in their order.
-    floating = ",".join(str(cpu) for cpu in sorted(allowed))
-    return ",".join([f"0@({floating})", *(f"{i}@{cpu}" for i, cpu in enumerate(cpus, start=1))])
+    # Lcore 0 is the control thread: it floats over all CPUs. The stages are lcores 1, 2, ... in their order. Those
+    # that only a fallback needs float too, where they have no CPU; they sleep until then.
+    floating = f"({','.join(str(cpu) for cpu in sorted(allowed))})"
+    stages = (f"{i}@{cpu if cpu in allowed else floating}" for i, cpu in enumerate(cpus, start=1))
+    return ",".join([f"0@{floating}", *stages])
 
 
-def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
-    missing = sorted(set(settings.cpus) - allowed)
+def check_cpus(cpus: Sequence[int], allowed: set[int]) -> None:
+    """Raises Refused when a stage cannot have its CPU."""
+    missing = sorted(set(cpus) - allowed)
     if missing:
         raise Refused(
             f"CPU {missing[0]} in forwarder.lcores cannot be used here; "
             f"the CPUs are {', '.join(str(cpu) for cpu in sorted(allowed))}."
         )
+
+
+def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
+    check_cpus(settings.worker_cpus if settings.steering == "rss" else settings.cpus, allowed)
     if any(port.driver == "af_packet" for port in settings.ports) and os.geteuid() != 0:
         raise Refused("a port on a kernel interface needs root (raw sockets): start the node as root.")
     if not settings.hugepages:
@@ -92,6 +99,7 @@ def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
     """
     allowed = os.sched_getaffinity(0)
     megabytes = needed_megabytes(settings.packet_pool, settings.hugepages)
+    spinning = settings.worker_cpus if settings.steering == "rss" else settings.cpus
     _check(settings, allowed, megabytes + new_hugepage_bytes // MEGABYTE)
     arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
     arguments += ["--lcores", _lcores(settings.cpus, sorted(allowed))]
@@ -102,5 +110,5 @@ def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
         raise Refused(f"DPDK could not start ({error}); its own messages stand above this line.") from error
     finally:
         # EAL pinned this thread, and every later thread and child would inherit that.
-        os.sched_setaffinity(0, control_cpus(allowed, settings.cpus))
+        os.sched_setaffinity(0, control_cpus(allowed, spinning))
     return list(range(1, len(settings.cpus) + 1))

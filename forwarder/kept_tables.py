@@ -69,7 +69,9 @@ class KeptTables:
             self._header = Header(ours, crashes=before.crashes)
         if len(self._header.crashes) >= CRASHES:
             return f"the forwarder crashed {len(self._header.crashes)} times within a minute"
-        difference = before.identity.difference(ours) or self._place.difference(self._workers, self._bytes)
+        # How flows are spread is not known before ports are open.
+        same_spread = replace(ours, seed=before.identity.seed)
+        difference = before.identity.difference(same_spread) or self._place.difference(self._workers, self._bytes)
         if difference is None:
             self._header = before
         return difference
@@ -86,8 +88,16 @@ class KeptTables:
             return 0
         return self._workers * self._place.file_bytes(self._bytes)
 
-    def open(self) -> list[mmap.mmap]:
-        """The memory of the tables, one per worker. Raises Refused."""
+    def open(self, spread: int = STEERING_SEED) -> list[mmap.mmap]:
+        """The memory of the tables, one per worker, whose flows are spread over them in this way. Raises Refused."""
+        ours = replace(self._header.identity, seed=spread)
+        difference = self._header.identity.difference(ours)
+        if difference is not None:
+            self._header = Header(ours, crashes=self._header.crashes)
+            if self._empty is None:
+                self._empty = difference
+                table_memory.remove(self._run_dir)
+            self._save()
         make = self._place.open if self._empty is None else self._place.create
         return make(self._workers, self._bytes)
 

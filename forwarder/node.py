@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from forwarder import environment
+from forwarder import environment, layout
 from forwarder._dataplane import FATE_KINDS, REASONS, STEERING_SEED, Dataplane, PacketPool, cleanup
 from forwarder.canary import Canary
 from forwarder.control import Handler, Request, RequestRefused, flow_of
@@ -52,13 +52,18 @@ class Node:
     def _open(self) -> list[int]:
         """DPDK, pool, ports and data plane; returns the lcores to run on. Raises Refused."""
         settings = self._settings
+        allowed = os.sched_getaffinity(0)
         lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
             self._pool = PacketPool("packet_pool", settings.packet_pool)
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
-        self._ports = open_ports(settings.ports, self._pool)
-        tables = self._kept.open()
+        self._ports = open_ports(settings.ports, self._pool, layout.queues(settings))
+        self._layout = layout.in_force(settings, self._ports)
+        if self._layout.instead is not None:
+            log.warning("another layout than asked for", reason=self._layout.instead)
+        environment.check_cpus(self._layout.cpus, allowed)
+        tables = self._kept.open(self._layout.spread)
         try:
             self._dataplane = Dataplane(
                 self._pool,
@@ -68,13 +73,14 @@ class Node:
                 ring_size=settings.ring_size,
                 connection_entries=settings.connection_entries,
                 connection_seconds=settings.connection_seconds,
-                idle=settings.idle,
+                idle=self._layout.idle,
+                layout=self._layout.name,
                 steering_seed=STEERING_SEED,
                 tables=tables,
             )
         except Exception as error:
             raise Refused(f"the data plane could not be made: {error}.") from error
-        return lcores
+        return lcores if self._layout.name == "software" else lcores[1:-1]
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -117,12 +123,13 @@ class Node:
     async def ping(self, _: Request) -> dict[str, Any]:
         """Who this is, which state it has, and whether every lcore turns."""
         applied = self._forwarding.applied
-        cpus = self._settings.cpus
+        cpus = self._layout.cpus
         return {
             "pid": os.getpid(),
             "fingerprint": self._settings.fingerprint,
             "generation": applied.generation,
             "digest": applied.digest,
+            "steering": {"layout": self._layout.name, "instead": self._layout.instead},
             "lcores": [
                 {"stage": stage, "index": index, "cpu": cpus[position], "turns": turns}
                 for position, (stage, index, turns) in enumerate(self._dataplane.turns())

@@ -118,8 +118,8 @@ def _refuse_merging(device: str) -> None:
         )
 
 
-def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
-    """Open all ports, in order. Raises Refused; then none stays open."""
+def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int = 1) -> list[Port]:
+    """Open all ports, in order, with so many queues where they can. Raises Refused; then none stays open."""
     opened: list[Port] = []
     for port in ports:
         interface_index(port)
@@ -128,7 +128,7 @@ def open_ports(ports: Sequence[PortSettings], pool: PacketPool) -> list[Port]:
     for index, port in enumerate(ports):
         before = _packet_sockets()
         try:
-            opened.append(Port.device(devargs(port, index), index, pool))
+            opened.append(Port.device(devargs(port, index), index, pool, queues))
         except DataplaneError as error:
             for done in opened:
                 done.close()

@@ -22,6 +22,7 @@ from forwarder.state_message import StateRefused
 
 GATEWAY_MAC = bytes.fromhex("020000000001")
 PACKETS_PER_STAGE = 1024  # caches and bursts
+PACKETS_TO_EACH = 32  # on the way from one worker to another, with steering: rss
 PACKETS_ON_THE_ROAD = 8192  # so that as many fragments may wait as in a node of the default packet_pool
 LONGEST_HOLD = 60  # seconds, more than any stage keeps a packet back
 NANOSECONDS = 10**9
@@ -45,14 +46,15 @@ class Replay:
     """A data plane over one memory port, stepped packet by packet; with `trace` it tells what became of each."""
 
     def __init__(self, settings: Settings, state: dict[str, Any], workers: int, trace: bool = False) -> None:
-        packets = PACKETS_ON_THE_ROAD + PACKETS_PER_STAGE * (workers + 3)
+        rss = settings.steering == "rss"
+        packets = PACKETS_ON_THE_ROAD + (PACKETS_PER_STAGE + PACKETS_TO_EACH * workers * rss) * (workers + 3)
         megabytes = needed_megabytes(packets, False, workers * table_bytes(settings.connection_entries))
         initialize(
             ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(megabytes)]
             + ["--lcores", f"0@{min(os.sched_getaffinity(0))}", "--log-level", "lib.eal:warning"]
         )
         self._pool = PacketPool("packet_pool", packets)
-        self._port = Port.memory("capture", 0, self._pool)
+        self._port = Port.memory("capture", 0, self._pool, workers if rss else 1)
         self._dataplane = Dataplane(
             self._pool,
             [self._port],
@@ -61,6 +63,7 @@ class Replay:
             connection_entries=settings.connection_entries,
             connection_seconds=settings.connection_seconds,
             trace=trace,
+            layout=settings.steering,
         )
         port = _capture_port(settings)
         self._dataplane.set_port(0, port.mtu, punts=False, unfinished=True)

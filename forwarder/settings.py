@@ -34,6 +34,7 @@ class Settings:
     hash_key: bytes
     sources: dict[int, Address]
     ports: tuple[PortSettings, ...]
+    steering: str
     steering_cpu: int
     worker_cpus: tuple[int, ...]
     muxing_cpu: int
@@ -47,7 +48,7 @@ class Settings:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """CPU of each stage: steering, workers, muxing."""
+        """CPU of each stage in layout `software`: steering, workers, muxing."""
         return (self.steering_cpu, *self.worker_cpus, self.muxing_cpu)
 
 
@@ -68,6 +69,12 @@ def _port(raw: dict[str, Any]) -> PortSettings:
     )
 
 
+def _steering(word: str) -> str:
+    if word not in ("software", "rss"):
+        raise ValueError(f"steering: {word}")
+    return word
+
+
 def parse(raw: dict[str, Any]) -> Settings:
     """Settings from the JSON object. Raises Refused when a key is missing or has the wrong type."""
     try:
@@ -79,6 +86,7 @@ def parse(raw: dict[str, Any]) -> Settings:
             hash_key=bytes.fromhex(raw["hash_key"]),
             sources=_by_version(raw["tunnel_source"]),
             ports=tuple(_port(port) for port in raw["ports"]),
+            steering=_steering(raw["steering"]),
             steering_cpu=int(lcores["steering"]),
             worker_cpus=tuple(int(cpu) for cpu in lcores["workers"]),
             muxing_cpu=int(lcores["muxing"]),

@@ -45,7 +45,7 @@ _DIFFERENCES = {
     "layout": "the layout of connection tables changed from {} to {}",
     "boot": "the machine was booted since",
     "key": "the hash key changed",
-    "seed": "the seed of the steering hash changed",
+    "seed": "flows are spread over the workers in another way",
     "workers": "the number of workers changed from {} to {}",
     "entries": "the entries per worker changed from {} to {}",
     "directory": "their memory moved from {} to {}",

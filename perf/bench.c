@@ -153,7 +153,7 @@ static int make_dataplane(struct bench *b)
 	};
 	int error;
 
-	b->port = port_new_memory("bench", 0, &error);
+	b->port = port_new_memory("bench", 0, 1, &error);
 	if (b->port == NULL)
 		return error;
 	b->dataplane = dataplane_new(&config, &b->pool, &b->port, 1, &error);

@@ -13,6 +13,7 @@ from packets.road import LCORES, Road, allowed_cpus
 from packets.world import WORLD
 
 MEGABYTES = 256
+LAYOUTS = ("software", "rss")
 SANITIZED = Path(__file__).parents[2] / "build" / "sanitized"
 
 
@@ -33,13 +34,20 @@ def environment() -> None:
         os.sched_setaffinity(0, cpus)  # EAL pinned this thread, and every process it starts would inherit that
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every road test runs in both layouts, or in those that its marker `layout` names."""
+    if "layout" in metafunc.fixturenames:
+        only = metafunc.definition.get_closest_marker("layout")
+        metafunc.parametrize("layout", only.args if only else LAYOUTS)
+
+
 @pytest.fixture
-def make_road() -> Iterator[Callable[..., Road]]:
+def make_road(layout: str) -> Iterator[Callable[..., Road]]:
     """Makes roads; each is verified and closed after the test, the last one first."""
     made: list[Road] = []
 
     def make(**options: object) -> Road:
-        made.append(Road(**options))  # type: ignore[arg-type]
+        made.append(Road(**{"layout": layout, **options}))  # type: ignore[arg-type]
         return made[-1]
 
     yield make

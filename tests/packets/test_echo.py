@@ -397,7 +397,7 @@ def test_each_worker_has_its_own_thousand(make_road: MakeRoad) -> None:
     fates = road.fates_of(*others)
     assert fates["echo_reply"] > 600, "the second worker had all of its own"
     more = road.fates_of(*others, *others, *others)
-    assert fates["echo_reply"] + more["echo_reply"] == PER_SECOND
+    assert fates["echo_reply"] + more.get("echo_reply", 0) == PER_SECOND
     road.now += 1
     assert road.fates_of(*others, *others, *others)["echo_reply"] == 2 * PER_SECOND
 

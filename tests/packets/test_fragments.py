@@ -119,7 +119,7 @@ MANY = state(
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_500_shuffled_datagrams_each_at_the_backend_of_its_flow(make_road: MakeRoad, workers: int) -> None:
-    road = make_road(workers=workers, pool=16384)
+    road = make_road(workers=workers, pool=32768)  # with RSS all wait in the share of one worker
     road.apply(MANY)
     datagrams = {number: pieces(1024 + number, number=number) for number in range(1, 501)}
     frames = [bytes(ether(part)) for parts in datagrams.values() for part in parts]
@@ -145,8 +145,8 @@ def test_a_datagram_that_was_given_up_does_not_come_later(road: Road) -> None:
 
 
 @pytest.mark.parametrize("on_lcores", [False, True])
-def test_what_waits_when_all_is_closed_goes_back_to_the_pool(on_lcores: bool) -> None:
-    road = Road(node="short")
+def test_what_waits_when_all_is_closed_goes_back_to_the_pool(layout: str, on_lcores: bool) -> None:
+    road = Road(node="short", layout=layout)
     road.apply(WORLD)
     if on_lcores:
         road.start()
@@ -219,6 +219,7 @@ def test_a_flood_of_first_fragments_does_not_keep_those_that_follow_at_once_from
         assert len(road.send(first, *junk[:200], middle, last)) == 3
 
 
+@pytest.mark.layout("software")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, workers: int) -> None:
     """One burst of first fragments lets all that wait go: what does not fit is counted as such, and for no vip."""
@@ -238,6 +239,7 @@ def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, 
     assert {end for end in road.ends().values() if end.reason == "ring_full"} == {End("ring_full")}
 
 
+@pytest.mark.layout("software")
 def test_when_the_vip_goes_before_their_worker_has_them_they_are_told_of_no_vip(make_road: MakeRoad) -> None:
     road = make_road(trace=True)
     road.apply(WORLD)

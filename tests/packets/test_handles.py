@@ -268,7 +268,7 @@ def test_stages_that_run_are_not_stepped_or_started_again(make_road: Callable[..
     with pytest.raises(DataplaneError, match="resource busy"):
         road.dataplane.step(1)
     with pytest.raises(DataplaneError, match="already in progress"):
-        road.dataplane.start(LCORES[:3])
+        road.dataplane.start(LCORES[: len(road.dataplane.turns())])
     road.stop()
     road.dataplane.stop()
     road.dataplane.step(road.now)

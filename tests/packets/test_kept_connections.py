@@ -25,14 +25,15 @@ LONGEST = 86400
 class Lives:
     """Roads one after the other on the same tables; each is killed at a moment of the test's choice."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: str) -> None:
+        self.layout = layout
         self.kept = Kept.new()
         self.road: Road | None = None
 
     def begin(self, after: int = 0, **options: Any) -> Road:
         """The next one, so many seconds after the kill."""
         now = self.now + after if self.road else 1000
-        self.road = Road(kept=self.kept, now=now, **options)
+        self.road = Road(kept=self.kept, now=now, layout=self.layout, **options)
         return self.road
 
     @property
@@ -51,8 +52,8 @@ class Lives:
 
 
 @pytest.fixture
-def lives() -> Iterator[Lives]:
-    lives = Lives()
+def lives(layout: str) -> Iterator[Lives]:
+    lives = Lives(layout)
     yield lives
     if lives.road is not None:
         lives.kill()
@@ -369,7 +370,7 @@ def test_one_damaged_table_empties_all(lives: Lives) -> None:
 def test_the_clock_of_a_running_worker_is_the_machines(lives: Lives) -> None:
     """Layout, buckets and clock stand at the end of the table."""
     up = int(time.clock_gettime(time.CLOCK_BOOTTIME))
-    lives.road = Road(kept=lives.kept, now=up)
+    lives.road = Road(kept=lives.kept, now=up, layout=lives.layout)
     lives.road.start()
 
     def clock() -> int:

@@ -53,14 +53,14 @@ ANSWERED = [fate for fate, kind in FATE_KINDS.items() if kind == "answered"]
 GRE, ICMPV6 = 47, 58
 
 
-def settings(mtu: int = 1500, mac: str | None = None) -> dict[str, Any]:
+def settings(mtu: int = 1500, mac: str | None = None, steering: str = "software") -> dict[str, Any]:
     port = {"device": "eth1", "driver": "af_packet", "gateway": {"ipv4": None, "ipv6": None, "mac": mac}, "mtu": mtu}
     return {
         "node": "lb1",
         "hash_key": HASH_KEY.hex(),
         "tunnel_source": {"ipv4": TUNNEL, "ipv6": TUNNEL6},
         "ports": [port],
-        "steering": "software",
+        "steering": steering,
         "lcores": {"steering": 0, "workers": [1], "muxing": 0},
         "idle": "sleep",
         "packet_pool": 16384,
@@ -249,6 +249,22 @@ def test_several_workers_send_the_same_packets(
     assert sorted(map(gist, several.out)) == sorted(map(gist, whole.out))
     assert several.result == whole.result
     assert replay(capture, "--workers", workers).path.read_bytes() == several.path.read_bytes()
+
+
+def test_with_rss_one_worker_sends_the_same_bytes(whole: Run, capture: list[Record], replay: Replay) -> None:
+    rss = replay(capture, steering="rss")
+    assert rss.result == whole.result
+    assert rss.path.read_bytes() == whole.path.read_bytes()
+
+
+@pytest.mark.parametrize("workers", ["3", "32"])
+def test_with_rss_several_workers_send_the_same_packets(
+    whole: Run, capture: list[Record], replay: Replay, workers: str
+) -> None:
+    several = replay(capture, "--workers", workers, steering="rss")
+    assert several.result == whole.result
+    again = replay(capture, "--workers", workers, steering="rss")
+    assert again.path.read_bytes() == several.path.read_bytes()
 
 
 def test_frames_are_what_the_tables_of_the_road_say(replay: Replay) -> None:

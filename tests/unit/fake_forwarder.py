@@ -74,6 +74,7 @@ class FakeForwarder:
             "fingerprint": hashlib.sha256(text.encode()).hexdigest(),
             "generation": self.generation,
             "digest": self.digest,
+            "steering": {"layout": "software", "instead": None},
             "lcores": [{"stage": "worker", "index": 0, "cpu": 0, "turns": self.turns}],
             "ports": [{"device": "net_null0", "link": moods.get("link", True)}],
         }

@@ -174,6 +174,7 @@ def flight_over(state: dict[str, Any], gateways: str = "46", workers: int = 3) -
         hash_key=KEY,
         sources=SOURCES,
         ports=(port,),
+        steering="software",
         steering_cpu=0,
         worker_cpus=tuple(range(workers)),
         muxing_cpu=0,

@@ -1,7 +1,9 @@
 """Mistakes that only several keys together make."""
 
 import pytest
-from config_text import Row, assert_refused
+from config_text import GOOD, Row, assert_refused
+
+from controller.config import loads
 
 PORT = "    port: 80\n"
 VIP = "  - name: www\n"
@@ -38,6 +40,14 @@ RULES = [
         "idle: spin",
         "forwarder.lcores",
         "write a CPU for each",
+        "lcores:",
+    ),
+    Row(
+        "two workers that spin on one CPU",
+        "steering: software\n  lcores: {steering: 0, workers: [1], muxing: 0}\n  idle: sleep",
+        "steering: rss\n  lcores: {steering: 0, workers: [1, 1], muxing: 0}\n  idle: spin",
+        "forwarder.lcores",
+        "CPU 1 has several stages",
         "lcores:",
     ),
     Row(
@@ -284,3 +294,8 @@ RULES = [
 @pytest.mark.parametrize("row", RULES, ids=lambda row: row.what)
 def test_what_does_not_fit_together_is_refused_with_line_key_and_what_to_write(row: Row) -> None:
     assert_refused(row)
+
+
+def test_with_rss_steering_and_muxing_need_no_cpus_of_their_own() -> None:
+    text = GOOD.replace("steering: software", "steering: rss").replace("idle: sleep", "idle: spin")
+    assert loads(text).forwarder.idle == "spin"

@@ -213,13 +213,7 @@ VALUES = [
         "write flow or client",
     ),
     Row("another scheduler", "scheduler: maglev", "scheduler: rr", "vips[0].scheduler", "write maglev"),
-    Row(
-        "steering by RSS",
-        "steering: software",
-        "steering: rss",
-        "forwarder.steering",
-        '"rss" is not built yet; write software',
-    ),
+    Row("unknown steering", "steering: software", "steering: nic", "forwarder.steering", "write software or rss"),
     Row(
         "AF_XDP",
         "driver: auto",

@@ -16,6 +16,7 @@ SETTINGS = Settings(
     hash_key=bytes(range(16)),
     sources={4: ip_address("10.0.2.2")},
     ports=(PortSettings("net_null0", "vdev", 1500, {}, None),),
+    steering="software",
     steering_cpu=0,
     worker_cpus=(1, 2),
     muxing_cpu=0,
@@ -192,6 +193,20 @@ def test_what_is_missing_is_said_before_dpdk_is_asked(
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
     assert machine.arguments is None
+
+
+def test_with_rss_the_workers_must_have_their_cpus_and_the_others_float_until_a_fallback(machine: Machine) -> None:
+    rss = replace(SETTINGS, steering="rss", steering_cpu=9, muxing_cpu=3)
+    environment.start(rss)
+    assert machine.option("--lcores") == "0@(0,1,2,3),1@(0,1,2,3),2@1,3@2,4@3"
+    assert machine.affinity == {0, 3}, "nothing spins where only a fallback would"
+    with pytest.raises(Refused, match="CPU 9 in "):
+        environment.check_cpus(rss.cpus, {0, 1, 2, 3})
+
+
+def test_with_rss_a_worker_without_its_cpu_is_refused(machine: Machine) -> None:
+    with pytest.raises(Refused, match="CPU 5 in"):
+        environment.start(replace(SETTINGS, steering="rss", worker_cpus=(1, 5)))
 
 
 def test_tables_in_hugepages_are_asked_for_beside_dpdks_own(machine: Machine) -> None:

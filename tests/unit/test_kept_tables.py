@@ -12,7 +12,7 @@ import pytest
 from test_environment import SETTINGS
 
 from forwarder import kept_tables, table_header, table_memory
-from forwarder._dataplane import TABLE_LAYOUT, Dataplane, table_bytes
+from forwarder._dataplane import STEERING_SEED, TABLE_LAYOUT, Dataplane, table_bytes
 from forwarder.kept_tables import KeptTables
 from forwarder.settings import Refused, Settings
 from forwarder.table_ids import TableIds
@@ -55,10 +55,12 @@ class Node:
     def directory(self) -> Path:
         return table_memory.place(self.run_dir, False).directory
 
-    def start(self, settings: Settings = ONE_WORKER, whole: bool = True) -> tuple[KeptTables, Plane]:
+    def start(
+        self, settings: Settings = ONE_WORKER, whole: bool = True, spread: int = STEERING_SEED
+    ) -> tuple[KeptTables, Plane]:
         """A process that serves from here on."""
         kept, plane = KeptTables(self.run_dir, settings), Plane(whole)
-        self.memory = kept.open()
+        self.memory = kept.open(spread)
         kept.take_over(cast(Dataplane, plane))
         return kept, plane
 
@@ -217,7 +219,7 @@ def moved(node: Node) -> None:
             f"the layout of connection tables changed from {TABLE_LAYOUT - 1} to",
         ),
         (in_header("boot", "before"), "the machine was booted since"),
-        (in_header("seed", 1), "the seed of the steering hash changed"),
+        (in_header("seed", 1), "flows are spread over the workers in another way"),
         (another_version, "tables.json was written by another version of the forwarder"),
         (cut_header, "tables.json cannot be read"),
         (empty_header, "tables.json cannot be read"),
@@ -247,6 +249,20 @@ def test_what_does_not_match_begins_empty_and_says_why(
     kept.note(IDS)
     later = node.start(settings)[0].describe()
     assert later == {"kept": CONNECTIONS * len(settings.worker_cpus), "started_empty": None}, "it is kept from now on"
+
+
+def test_flows_that_are_spread_in_another_way_begin_empty_and_then_are_kept(node: Node) -> None:
+    """Known only when ports are open: each worker's table would hold flows that other workers have now."""
+    settings = replace(ONE_WORKER, worker_cpus=(1, 2))
+    node.one_that_was_killed(settings)
+    kept, plane = node.start(settings, spread=7)
+    assert kept.describe() == {"kept": 0, "started_empty": "flows are spread over the workers in another way"}
+    assert plane.asked == ({}, [])
+    assert not any(any(memory[:]) for memory in node.memory)
+    kept.note(IDS)
+    again, _ = node.start(settings, spread=7)
+    assert again.describe() == {"kept": 2 * CONNECTIONS, "started_empty": None}
+    assert node.start(settings)[0].describe()["started_empty"] is not None, "and back"
 
 
 def test_tables_that_were_elsewhere_are_removed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

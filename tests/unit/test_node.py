@@ -24,6 +24,7 @@ def test_a_node_from_start_to_end(node: NodeProcess, backends: Backends) -> None
         "reason": "ok",
         "restarts": 0,
         "canary": "came out right",
+        "steering": {"layout": "software", "instead": None},
     }
     assert {h["verdict"] for h in status["health"]} == {"up"}
     assert len(node.states()) == 1  # one state, made once everything was known

@@ -21,6 +21,7 @@ RAW: dict[str, Any] = {
         },
         {"device": "net_null0", "driver": "vdev", "gateway": None, "mtu": 9000},
     ],
+    "steering": "software",
     "lcores": {"steering": 0, "workers": [1, 2], "muxing": 3},
     "idle": "sleep",
     "packet_pool": 16384,
@@ -55,6 +56,12 @@ def test_settings_are_typed() -> None:
 def test_cpus_stand_in_the_order_of_the_stages() -> None:
     assert parse(raw()).cpus == (0, 1, 2, 3)
     assert parse(raw(lcores={"steering": 5, "workers": [5], "muxing": 5})).cpus == (5, 5, 5)
+
+
+def test_steering_is_by_software_or_by_rss() -> None:
+    assert parse(raw(steering="rss")).steering == "rss"
+    with pytest.raises(Refused, match="steering: nic"):
+        parse(raw(steering="nic"))
 
 
 def test_timeouts_are_whole_seconds_and_at_least_one() -> None:

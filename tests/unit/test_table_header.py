@@ -43,7 +43,7 @@ def test_a_header_is_the_same_after_it_was_written(tmp_path: Path) -> None:
         ({"layout": 2}, "the layout of connection tables changed from 1 to 2"),
         ({"boot": "other"}, "the machine was booted since"),
         ({"key": "other"}, "the hash key changed"),
-        ({"seed": 8}, "the seed of the steering hash changed"),
+        ({"seed": 8}, "flows are spread over the workers in another way"),
         ({"workers": 2}, "the number of workers changed from 1 to 2"),
         ({"entries": 2048}, "the entries per worker changed from 1024 to 2048"),
         ({"directory": "/mnt/x"}, "their memory moved from /dev/shm/maglev-lb1-0 to /mnt/x"),

@@ -45,3 +45,33 @@ def test_each_fate_that_drops_is_followed_by_its_reasons(capsys: pytest.CaptureF
 
 def test_an_earlier_forwarder_that_tells_no_reasons_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(STATS, capsys)[2:] == ["hash_new 1", "malformed 5", "too_big 3"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "line"),
+    [
+        (1, "steering: rss with 1 worker"),
+        (3, "steering: rss with 3 workers, where every port spreads flows over as many queues by RSS"),
+    ],
+)
+def test_check_says_what_rss_asks_of_the_ports(capsys: pytest.CaptureFixture[str], workers: int, line: str) -> None:
+    answer = {"node": "lb1", "announced": [], "probes": 0, "cluster": {}, "vips": []}
+    views.check({**answer, "steering": "rss", "workers": workers})
+    assert line in " ".join(capsys.readouterr().out.split())
+    views.check({**answer, "steering": "software", "workers": workers})
+    assert "steering" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("steering", "line"),
+    [
+        ({"layout": "rss", "instead": None}, "steering: rss"),
+        ({"layout": "software", "instead": None}, "steering: software"),
+        ({"layout": "software", "instead": "software, since a port cannot"}, "software, since a port cannot"),
+    ],
+)
+def test_status_shows_the_layout_in_force_and_why(
+    capsys: pytest.CaptureFixture[str], steering: dict[str, Any], line: str
+) -> None:
+    views._steering(steering)
+    assert capsys.readouterr().out.splitlines() == [line]
