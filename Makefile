@@ -10,7 +10,7 @@ PURE := parse plain checksum vip_table conn_table maglev quotas turns seek encap
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h) \
-           perf/reference_maglev.h
+           perf/csrc/reference_maglev.h
 CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc -Itests/csrc
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # How a Python process comes to the sanitized extensions; without PYTHONSAFEPATH -m would find those of the tree.
@@ -22,12 +22,13 @@ APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev 
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 
-.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz bench \
-        bench-tables corpus sanitized debug clean
+.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz corpus \
+        sanitized debug clean bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables \
+        bench-pytest bench-all
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 demo: build ## the whole load balancer in network namespaces: real TCP, failures, figures
 	@$(BIN)/maglev lab run
@@ -99,13 +100,35 @@ build/fuzz/bin/%: tests/fuzz/fuzz_%.c $(C_FILES)
 	@mkdir -p $(@D)
 	@clang $(CHECK_FLAGS) $(SANITIZE) -fsanitize=fuzzer -o $@ $< $(PURE:%=csrc/%.c)
 
-bench: $(STAMPS)/bench ## nanoseconds per packet of a worker, beside the memory floor
-	$(BIN)/python -m perf.worker --out build/bench-worker.json
+bench: $(STAMPS)/bench ## nanoseconds per packet of a worker, beside the memory floor; perf/README.md has the others
+	@$(BIN)/python -m perf.worker $(BENCH_ARGS)
 
 bench-tables: $(STAMPS)/bench ## milliseconds to build a Maglev table, beside the straightforward loop
-	$(BIN)/python -m perf.tables --out build/bench-tables.json
+	@$(BIN)/python -m perf.tables $(BENCH_ARGS)
 
-$(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.c perf/*.h)
+bench-instructions: $(STAMPS)/bench ## instructions per packet of a worker, and of a node's stages, by callgrind
+	@$(BIN)/python -m perf.worker --instructions $(BENCH_ARGS)
+	@$(BIN)/python -m perf.node --instructions $(BENCH_ARGS)
+
+bench-node: $(STAMPS)/bench ## whole nodes beside the same ports with packets only passed through
+	@$(BIN)/python -m perf.node $(BENCH_ARGS)
+
+bench-latency: $(STAMPS)/bench ## delay through a node at 10 to 100 % of its zero-loss rate
+	@$(BIN)/python -m perf.latency $(BENCH_ARGS)
+
+bench-zeroloss: $(STAMPS)/bench ## the highest rate without loss, per frame size (RFC 2544)
+	@$(BIN)/python -m perf.zeroloss $(BENCH_ARGS)
+
+bench-scale: $(STAMPS)/bench ## cost of a packet against flows, vips, backends, workers, new flows
+	@$(BIN)/python -m perf.scale $(BENCH_ARGS)
+
+bench-pytest: $(STAMPS)/bench ## the worker under pytest-benchmark, with its tables and comparisons
+	@mkdir -p build/bench
+	@$(BIN)/pytest -q perf/test_worker_benchmark.py --benchmark-json=build/bench/pytest.json $(BENCH_ARGS)
+
+bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-pytest ## all of them
+
+$(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c perf/csrc/*.h)
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

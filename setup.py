@@ -55,6 +55,8 @@ DATAPLANE_SOURCES = [
     "wrap.c",
 ]
 
+BENCH_SOURCES = ["bench.c", "floor.c", "generator.c", "node.c", "rig.c", "source.c"]
+
 
 def pkg_config(option: str) -> list[str]:
     """Flags for libdpdk; exits with the name of the Debian package when it is missing."""
@@ -102,17 +104,22 @@ def extensions() -> list[Extension]:
     # The packet path once more, in one piece with what drives it.
     bench = Extension(
         "perf._bench",
-        ["perf/_bench.pyx", "perf/bench.c", *MAGLEV_SOURCES, *(f"csrc/{name}" for name in DATAPLANE_SOURCES)],
-        include_dirs=["csrc", "perf"],
-        depends=[*headers, "perf/bench.h"],
+        [
+            "perf/_bench.pyx",
+            *(f"perf/csrc/{name}" for name in BENCH_SOURCES),
+            *MAGLEV_SOURCES,
+            *(f"csrc/{name}" for name in DATAPLANE_SOURCES),
+        ],
+        include_dirs=["csrc", "perf/csrc"],
+        depends=[*headers, *(f"perf/csrc/{name}" for name in os.listdir("perf/csrc") if name.endswith(".h"))],
         extra_compile_args=[*pkg_config("--cflags"), *COMMON],
         extra_link_args=[*pkg_config("--libs"), *SANITIZE],
     )
     reference = Extension(
         "perf._reference",
         ["perf/_reference.pyx", *MAGLEV_SOURCES],
-        include_dirs=["csrc", "perf"],
-        depends=[*headers, "perf/reference_maglev.h"],
+        include_dirs=["csrc", "perf/csrc"],
+        depends=[*headers, "perf/csrc/reference_maglev.h"],
         extra_compile_args=COMMON,
         extra_link_args=SANITIZE,
     )

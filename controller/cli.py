@@ -14,6 +14,7 @@ import click
 
 from controller import logs, offline, views
 from controller.api_client import ApiError, ask
+from controller.bench import bench
 from controller.config import Config, ConfigError, load
 from controller.rundir import NoSuchNodeError, RunDir, RunDirError, find_running
 
@@ -194,6 +195,9 @@ def explain(config: Path, capture: Path, workers: int, as_json: bool) -> None:
     """
     options = [f"--workers={workers}", *(["--json"] if as_json else [])]
     _over_capture("forwarder.explain", config, [capture], options)
+
+
+maglev.add_command(bench)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""What a figure was measured on, and who else was there."""
 
 import os
 import platform
@@ -17,7 +17,40 @@ def describe() -> dict[str, Any]:
         "kernel": platform.release(),
         "dpdk": _said("pkg-config", "--modversion", "libdpdk"),
         "commit": _said("git", "rev-parse", "--short", "HEAD"),
+        "changed": bool(_said("git", "status", "--porcelain", "--untracked-files=no")),
     }
+
+
+def title(machine: dict[str, Any]) -> str:
+    """One line under a picture."""
+    kernel = ".".join(str(machine["kernel"]).split(".")[:2])
+    plural = "s" if machine["cpus"] != 1 else ""
+    commit = f"{machine['commit']}{' and changes' if machine['changed'] else ''}"
+    return f"{machine['cpus']} CPU{plural} {machine['cpu']}, Linux {kernel}, DPDK {machine['dpdk']}, commit {commit}"
+
+
+class Others:
+    """How much of the CPUs other processes used since this was made."""
+
+    def __init__(self) -> None:
+        self._at = _busy(), _own()
+
+    def cpus(self, seconds: float) -> float:
+        """CPUs that others kept busy on average, over the `seconds` since then."""
+        busy, own = _busy() - self._at[0], _own() - self._at[1]
+        return max(0.0, busy - own) / seconds
+
+
+def _busy() -> float:
+    """Seconds that all CPUs together were busy, time that a hypervisor took included."""
+    user, nice, system, _idle, _wait, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def _own() -> float:
+    """Seconds of this process and the children it waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _said(*command: str) -> str | None:

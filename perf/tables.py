@@ -5,22 +5,19 @@ turn compares its table with ours. Hashing the names, which both need, is in nei
 machine, the ratio does. `whole` is what a change of a pool costs a forwarder: names hashed, table built, its digest.
 """
 
+from __future__ import annotations
+
 import argparse
-import json
 import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-
 from forwarder.hashing import maglev
-from perf.machine import describe
+from perf.lcores import require_bench
+from perf.results import Law, Results, finish, options, steps
 
 ROUNDS = 9
 SIZES = (65537, 655373)
@@ -31,8 +28,8 @@ TARGET_MEMBERS = 1000
 
 SLOT_BYTES = 2
 VIP_BYTES = 24  # struct vip
-ENTRY_BYTES = 32  # struct vip_entry
-ENTRIES = 8  # at most, of the vip table: the vip and its address, at a load of a quarter to a half
+BUCKET_BYTES = 64  # struct vip_bucket
+BUCKETS = 8  # at most, of the vip table: four to eight for each vip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +40,17 @@ class Case:
     members: int
     mixed: bool
 
+    def __str__(self) -> str:
+        return f"{self.size} slots, {self.members} backends, {'mixed' if self.mixed else 'equal'} weights"
+
     @property
     def weights(self) -> list[int]:
         """Of the members in order of name."""
         return [1 + 37 * i % LARGEST_WEIGHT if self.mixed else 100 for i in range(self.members)]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Medians over the rounds; `ratio` is the median of the rounds' own ratios."""
-
-    size: int
-    members: int
-    weights: str
-    ms: float
-    reference_ms: float
-    ratio: float
-    whole_ms: float
-
-
-def measure(case: Case, rounds: int) -> Result:
-    """One case. Raises AssertionError when a table is not that of the reference."""
+def measure(case: Case, rounds: int) -> dict[str, Any]:
+    """A row: medians over the rounds. Raises AssertionError when a table is not that of the reference."""
     from perf._reference import Tables
 
     names = [f"backend{i:05}" for i in range(case.members)]
@@ -77,81 +64,47 @@ def measure(case: Case, rounds: int) -> Result:
         maglev.build(by_name, case.size)
         whole.append(time.perf_counter() - began)
     assert all(equal for _, _, equal in turns), f"{case}: the tables differ"
-    return Result(
-        case.size,
-        case.members,
-        "mixed" if case.mixed else "equal",
-        statistics.median(ours for ours, _, _ in turns) * 1e3,
-        statistics.median(reference for _, reference, _ in turns) * 1e3,
-        statistics.median(ours / reference for ours, reference, _ in turns),
-        statistics.median(whole) * 1e3,
-    )
-
-
-def memory(size: int, backends: int) -> dict[str, int]:
-    """Bytes of one vip in a forwarding state: its slots, which vips with equal tables share, and what is its own."""
     return {
-        "table_size": size,
-        "backends": backends,
-        "slots": SLOT_BYTES * size,
-        "vip": VIP_BYTES + ENTRIES * ENTRY_BYTES + 8 * (backends // 64 + 1),
+        "case": str(case),
+        "size": case.size,
+        "backends": case.members,
+        "ms": statistics.median(ours for ours, _, _ in turns) * 1e3,
+        "reference_ms": statistics.median(reference for _, reference, _ in turns) * 1e3,
+        "ratio": statistics.median(ours / reference for ours, reference, _ in turns),
+        "whole_ms": statistics.median(whole) * 1e3,
     }
 
 
-def missed(results: Sequence[Result]) -> list[Result]:
-    """Those that take longer than the target allows."""
-    return [result for result in results if result.members == TARGET_MEMBERS and result.ratio > TARGET]
-
-
-def show(results: Sequence[Result]) -> Table:
-    """For a person."""
-    table = Table("slots", "backends", "weights", box=None)
-    for column in ("ms", "reference ms", "ratio", "whole ms"):
-        table.add_column(column, justify="right")
-    for r in results:
-        times = (f"{r.ms:.3f}", f"{r.reference_ms:.3f}", f"{r.ratio:.2f}", f"{r.whole_ms:.2f}")
-        table.add_row(str(r.size), str(r.members), r.weights, *times)
-    return table
-
-
-def say_memory(size: int) -> str:
+def memory(size: int, backends: int) -> str:
     """One sentence about the memory of a vip."""
-    bytes_of = memory(size, TARGET_MEMBERS)
+    own = VIP_BYTES + BUCKETS * BUCKET_BYTES + 8 * (backends // 64 + 1)
     return (
-        f"{size} slots: {bytes_of['slots']} bytes, once for all vips with the same members and weights, and as many "
-        f"for the table that they were made from; each vip {bytes_of['vip']} bytes more at {TARGET_MEMBERS} backends."
+        f"A vip of {size} slots: {SLOT_BYTES * size} bytes, once for all vips with the same members and weights, and "
+        f"as many for the table that they were made from; of its own at most {own} bytes at {backends} backends."
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status: 1 when the target is missed."""
-    parser = argparse.ArgumentParser(prog="python -m perf.tables", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--out", type=Path, help="write the JSON to a file too")
+    parser = argparse.ArgumentParser(prog="maglev bench tables", description=__doc__)
+    options(parser, "tables")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each table; the median counts")
     asked = parser.parse_args(argv)
+    require_bench()
+    results = Results(
+        "tables",
+        {"rounds": asked.rounds, "largest_weight": LARGEST_WEIGHT},
+        {"case": "table", "ms": "ms", "reference_ms": "reference ms", "ratio": "ratio", "whole_ms": "whole ms"},
+    )
     cases = [Case(size, members, mixed) for size in SIZES for members in MEMBERS for mixed in (False, True)]
-    progress = Console(stderr=True)
-    results = [measure(case, asked.rounds) for case in track(cases, "building", console=progress, transient=True)]
-    written: dict[str, Any] = {
-        "benchmark": "tables",
-        "machine": describe(),
-        "settings": {"rounds": asked.rounds, "largest_weight": LARGEST_WEIGHT, "target": TARGET},
-        "results": [asdict(result) for result in results],
-        "memory": [memory(size, members) for size in SIZES for members in MEMBERS],
-    }
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(written, indent=1) + "\n")
-    if asked.json:
-        print(json.dumps(written))
-    else:
-        console = Console()
-        console.print(show(results))
-        for size in SIZES:
-            console.print(say_memory(size), highlight=False, soft_wrap=True)
-    for result in missed(results):
-        Console(stderr=True).print(f"ratio {result.ratio:.2f} is above {TARGET}: {result}", highlight=False)
-    return 1 if missed(results) else 0
+    for case in steps(cases, str):
+        results.rows.append(measure(case, asked.rounds))
+    for size in SIZES:
+        worst = max(r["ratio"] for r in results.rows if (r["size"], r["backends"]) == (size, TARGET_MEMBERS))
+        text = f"time of {size} slots at {TARGET_MEMBERS} backends, as a multiple of the straightforward loop's"
+        results.laws.append(Law(text, worst, TARGET))
+        results.notes.append(memory(size, TARGET_MEMBERS))
+    return finish(results, asked)
 
 
 if __name__ == "__main__":

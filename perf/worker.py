@@ -1,35 +1,37 @@
-"""Nanoseconds per packet of one worker, beside the memory floor of the same bursts, measured in turns.
+"""Nanoseconds, or instructions, per packet of one worker, beside the memory floor of the same bursts, in turns.
 
 The worker is the real one, with every check, fate and counter on; what feeds it is generated and not timed. The floor
 is what no implementation can avoid: one header line read, one line of a table of the same size read and stamped,
 38 bytes of headers written. Their ratio means something on a shared machine, single times do not.
 """
 
+from __future__ import annotations
+
 import argparse
-import json
-import os
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from perf import lcores
+from perf.instructions import count, require_valgrind
+from perf.results import Results, finish, options, steps
 
-from perf.machine import describe
+if TYPE_CHECKING:
+    from perf._bench import Bench
 
 ROUNDS = 5
 BURSTS = 8000
-MEGABYTES = 1400
-FATES_MET = 0.999  # of the packets of a round; a flood meets what a full table allows
+BURST = 32
+FATES_MET = 0.999  # of the packets of a round
+COUNTED_BURSTS = 256
+COUNTED_FLOWS = 1 << 12  # instructions depend on what packets are, not on how many flows there are
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic that a worker sees; `size` is the frame's length."""
+    """Traffic that a worker sees; `size` is the frame's length without check sequence, 0: mixed."""
 
     name: str
     traffic: str
@@ -38,22 +40,43 @@ class Case:
     size: int = 74
     vips: int = 100
     backends: int = 100
+    table_size: int = 65537
+    new_permille: int = 0
+    workers: int = 1
     cold: bool = False
 
+    def bench(self) -> Bench:
+        """What is measured, with its flows open."""
+        from perf._bench import Bench
 
-CASES = (
+        return Bench(**{key: value for key, value in asdict(self).items() if key != "name"})
+
+
+HOT = (
     Case("hit, 1 k flows", "hit", 1 << 10),
     Case("hit, 131 k flows", "hit", 1 << 17),
     Case("hit, 1 M flows", "hit", 1 << 20),
     Case("hit, 4 M flows", "hit", 1 << 22),
+    Case("hit, once a second, 131 k flows", "stale", 1 << 17),
+    Case("hit, once a second, 1 M flows", "stale", 1 << 20),
     Case("hit, IPv6, 131 k flows", "hit", 1 << 17, version=6, size=94),
+    Case("hit, IPv6, 1 M flows", "hit", 1 << 20, version=6, size=94),
+    Case("hit, mixed sizes", "hit", 1 << 17, size=0),
+    Case("hit, 1500 bytes", "hit", 1 << 17, size=1514),
     Case("new flows, 131 k", "new", 1 << 17),
     Case("new flows, 1 M", "new", 1 << 20),
+    Case("new flows, IPv6, 131 k", "new", 1 << 17, version=6, size=94),
     Case("SYN flood, 131 k entries", "flood", 1 << 17),
+    Case("SYN flood, IPv6, 131 k entries", "flood", 1 << 17, version=6, size=94),
     Case("not a vip", "not_vip", 1 << 17),
-    Case("hit, 1500 bytes", "hit", 1 << 17, size=1514),
-    Case("hit, 131 k flows, cold buffers", "hit", 1 << 17, cold=True),
+    Case("not a vip, IPv6", "not_vip", 1 << 17, version=6, size=94),
 )
+COLD = tuple(
+    replace(case, name=f"{case.name}, cold buffers", cold=True)
+    for case in HOT
+    if case.name in {"hit, 131 k flows", "hit, 1 M flows", "hit, mixed sizes", "new flows, 131 k", "not a vip"}
+)
+CASES = HOT + COLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,80 +92,78 @@ class Result:
 
 def measure(case: Case, bursts: int) -> Result:
     """One case. Raises AssertionError when its packets did not meet the fate that they are to meet."""
-    from perf._bench import Bench
-
-    bench = Bench(
-        case.traffic,
-        case.flows,
-        vips=case.vips,
-        backends=case.backends,
-        version=case.version,
-        size=case.size,
-        cold=case.cold,
-    )
+    bench = case.bench()
     try:
         bench.run(bursts // 10)
-        rounds = [bench.run(bursts) for _ in range(ROUNDS)]
+        measured = [bench.run(bursts) for _ in range(ROUNDS)]
     finally:
         bench.close()
-    met = min(share for _, _, share in rounds)
-    assert case.traffic == "flood" or met >= FATES_MET, f"{case.name}: {met:.1%} of the packets met their fate"
+    wanted = "forwarded" if case.traffic == "flood" or case.new_permille else "met"  # of a flood some are not tracked
+    share = min(float(one[wanted]) for one in measured)  # type: ignore[literal-required]
+    assert share >= FATES_MET, f"{case.name}: {share:.1%} of the packets met their fate"
     return Result(
         case.name,
         case.flows,
-        statistics.median(worker for worker, _, _ in rounds),
-        statistics.median(floor for _, floor, _ in rounds),
-        statistics.median(worker / floor for worker, floor, _ in rounds),
+        statistics.median(one["worker_ns"] for one in measured),
+        statistics.median(one["floor_ns"] for one in measured),
+        statistics.median(one["worker_ns"] / one["floor_ns"] for one in measured),
     )
 
 
-def start(cpu: int) -> None:
-    """DPDK on one CPU, in ordinary memory."""
-    from perf._bench import initialize
-
-    initialize(
-        ["--no-huge", "--no-shconf", "--no-pci", "--no-telemetry", "-m", str(MEGABYTES)]
-        + ["--lcores", f"0@{cpu}", "--log-level", "lib.eal:error"]
+def nanoseconds(asked: argparse.Namespace) -> int:
+    """Measure, write, print."""
+    cases = [case for case in CASES if asked.only in case.name]
+    results = Results(
+        "worker",
+        {"rounds": ROUNDS, "bursts": asked.bursts, "cases": [asdict(case) for case in cases]},
+        {"case": "case", "ns": "ns", "floor_ns": "floor ns", "ratio": "ratio"},
     )
-    os.sched_setaffinity(0, {cpu})
+    lcores.start_workers(1)
+    for case in steps(cases, lambda case: case.name):
+        results.rows.append(asdict(measure(case, asked.bursts)))
+    return finish(results, asked)
 
 
-def show(results: Sequence[Result]) -> Table:
-    """For a person."""
-    table = Table("case", box=None)
-    for column in ("ns", "floor ns", "ratio"):
-        table.add_column(column, justify="right")
-    for result in results:
-        table.add_row(result.case, f"{result.ns:.1f}", f"{result.floor_ns:.1f}", f"{result.ratio:.2f}")
-    return table
+def instructions(asked: argparse.Namespace) -> int:
+    """Count, write, print."""
+    require_valgrind()
+    lcores.require_bench()
+    cases = [case for case in HOT if asked.only in case.name and case.flows <= 1 << 17]
+    results = Results(
+        "instructions",
+        {"bursts": COUNTED_BURSTS, "flows": COUNTED_FLOWS, "function": "worker_turn"},
+        {"case": "case", "instructions": "instructions per packet"},
+    )
+    for case in steps(cases, lambda case: case.name):
+        total = count("worker_turn", "bench_run", "perf.worker", ["--count", case.name])
+        results.rows.append({"case": case.name, "instructions": total / (COUNTED_BURSTS * BURST)})
+    return finish(results, asked)
+
+
+def run_counted(name: str) -> int:
+    """What callgrind watches: one case, once."""
+    lcores.start_workers(1)
+    case = replace(next(case for case in CASES if case.name == name), flows=COUNTED_FLOWS)
+    bench = case.bench()
+    round_ = bench.run(COUNTED_BURSTS)
+    bench.close()
+    assert max(round_["met"], round_["forwarded"]) >= FATES_MET, round_
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="maglev bench worker", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--out", type=Path, help="write the JSON to a file too")
+    given: Any = sys.argv[1:] if argv is None else argv
+    options(parser, "instructions" if "--instructions" in given else "worker")
+    parser.add_argument("--instructions", action="store_true", help="count instructions by callgrind, not time")
     parser.add_argument("--bursts", type=int, default=BURSTS, help="of 32 packets, in each of five rounds")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    asked = parser.parse_args(argv)
-    machine = describe()
-    start(max(os.sched_getaffinity(0)))
-    cases = [case for case in CASES if asked.only in case.name]
-    progress = Console(stderr=True)
-    results = [measure(case, asked.bursts) for case in track(cases, "measuring", console=progress, transient=True)]
-    written: dict[str, Any] = {
-        "benchmark": "worker",
-        "machine": machine,
-        "settings": {"rounds": ROUNDS, "bursts": asked.bursts, "cases": [asdict(case) for case in cases]},
-        "results": [asdict(result) for result in results],
-    }
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(written, indent=1) + "\n")
-    if asked.json:
-        print(json.dumps(written))
-    else:
-        Console().print(show(results))
-    return 0
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
+    parser.add_argument("--count", help=argparse.SUPPRESS)
+    asked = parser.parse_args(given)
+    if asked.count is not None:
+        return run_counted(asked.count)
+    return instructions(asked) if asked.instructions else nanoseconds(asked)
 
 
 if __name__ == "__main__":

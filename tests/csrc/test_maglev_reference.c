@@ -2,7 +2,7 @@
 
 #include "harness.h"
 
-#include "../../perf/reference_maglev.h"
+#include "../../perf/csrc/reference_maglev.h"
 
 enum { LARGEST = 65537, MOST = 3000 };
 

@@ -48,7 +48,20 @@ def test_help_lists_only_what_exists() -> None:
     commands = [line.split()[0] for line in text.split("Commands:")[1].splitlines() if line.strip()]
     assert commands == sorted(commands)
     assert set(commands) == {
-        *("check", "drain", "explain", "flush", "lab", "lookup", "reload", "replay", "run", "status", "table"),
+        *(
+            "bench",
+            "check",
+            "drain",
+            "explain",
+            "flush",
+            "lab",
+            "lookup",
+            "reload",
+            "replay",
+            "run",
+            "status",
+            "table",
+        ),
         "undrain",
     }
     for command in commands:
