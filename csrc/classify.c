@@ -2,6 +2,7 @@
 #include "checksum.h"
 #include "icmp.h"
 #include "job.h"
+#include "lane.h"
 #include "learn.h"
 #include "plain.h"
 
@@ -196,8 +197,11 @@ static __rte_noinline uint16_t classify_each(struct worker *w, const struct stat
 	uint16_t kept = 0;
 
 	for (uint16_t i = 0; i < n; i++) {
-		enum reason reason = classify(w, s, burst[i], &jobs[i]);
+		enum reason reason;
 
+		if (!jobs[i].plain && w->lane != NULL && !lane_keeps(w->lane, burst[i]))
+			continue;
+		reason = classify(w, s, burst[i], &jobs[i]);
 		if (reason != GO_ON) {
 			worker_end(w, burst[i], reason);
 			continue;

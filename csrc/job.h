@@ -24,7 +24,7 @@ static inline bool job_is_later_fragment(const struct job *job)
 }
 
 // The passes. Each goes over the burst and returns how many packets go on: they are packed to the front, in order, and
-// so are their jobs. The others end, or were answered.
+// so are their jobs. The others end, were answered, or have gone to another lane.
 
 // Headers -> views, vips and hashes; the buckets of the connection table are prefetched (classify.c).
 uint16_t classify_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n);

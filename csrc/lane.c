@@ -9,9 +9,9 @@
 
 enum { SHORTEST = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN + sizeof(struct rte_ipv4_hdr) };
 
-// Whether the frame is here by right, as RSS is sure to have seen its ports: a cheap look, for most are. The others may
-// be as well, and have to be parsed.
-static inline bool stays(const struct rte_mbuf *m)
+// Whether the frame is here by right although it is not plain, since RSS is sure to have seen its ports: a cheap look, for
+// that of others has to be parsed and hashed as a NIC does it.
+static bool is_seen_through(const struct rte_mbuf *m)
 {
 	const uint8_t *ip = rte_pktmbuf_mtod(m, const uint8_t *) + RTE_ETHER_HDR_LEN;
 	uint8_t protocol;
@@ -77,9 +77,16 @@ static void carry_held(struct lane *l)
 	x->found_count = 0;
 }
 
-static void carry(struct lane *l, struct rte_mbuf **burst, uint16_t n)
+bool lane_keeps(struct lane *l, struct rte_mbuf *m)
 {
+	return !l->outside || (packet_note(m)->flags & PACKET_OWN) != 0 || is_seen_through(m) || keep_or_hand_on(l, m);
+}
+
+static void carry(struct lane *l, struct rte_mbuf **burst, uint16_t n, bool outside)
+{
+	l->outside = outside;
 	worker_burst(l->worker, burst, n);
+	l->outside = false;
 	if (l->chooser.matcher.found_count > 0)
 		carry_held(l);
 }
@@ -106,21 +113,17 @@ static uint16_t receive(struct lane *l, uint16_t port)
 {
 	struct rte_mbuf *burst[BURST];
 	struct arrivals *arrivals = &l->arrivals[port];
-	uint16_t own = port == 0 && !rte_ring_empty(l->own) ? take_own(l, burst) : 0, kept = own;
+	uint16_t own = port == 0 && !rte_ring_empty(l->own) ? take_own(l, burst) : 0;
 	uint16_t n = own + port_receive(l->muxing.ports[port], l->index, burst + own, BURST - own);
 
 	for (uint16_t i = own; i < n; i++) {
-		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 		*packet_note(burst[i]) = (struct packet_note){0};
 		burst[i]->port = port;
 	}
 	count(&arrivals->received, n);
 	if (l->worker->stats.trace != NULL)
 		number(l, burst + own, n - own);
-	for (uint16_t i = own; i < n; i++)
-		if (stays(burst[i]) || keep_or_hand_on(l, burst[i]))
-			burst[kept++] = burst[i];
-	carry(l, burst, kept);
+	carry(l, burst, n, true);
 	count(&arrivals->processed, n);
 	return n;
 }
@@ -138,7 +141,7 @@ static uint16_t receive_from(struct lane *l, uint16_t lane)
 		if (!to_match || keep_or_hand_on(l, burst[i]))
 			burst[kept++] = burst[i];
 	}
-	carry(l, burst, kept);
+	carry(l, burst, kept, false);
 	return n;
 }
 

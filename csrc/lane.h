@@ -34,10 +34,15 @@ struct lane {
 	struct arrivals arrivals[MAX_PORTS];
 	struct muxing muxing;               // what leaves; it knows the ports
 	struct chooser chooser;
+	bool outside; // the burst under way came from a port: nobody has asked yet whether its packets are here by right
 };
 
 // One turn: a burst from each port and from each other lane. Returns the packets moved; 0 means idle.
 uint32_t lane_turn(struct lane *l);
+
+// Asked by the worker about what is not plain: whether the packet stays on this lane. False: another lane has it, the
+// matcher holds it, or it has ended.
+bool lane_keeps(struct lane *l, struct rte_mbuf *m);
 
 // The clock moved.
 void lane_tick(struct lane *l, uint32_t now);

@@ -10,26 +10,39 @@ struct departure {
 	uint64_t number; // in the trace, when there is one
 };
 
-static void count_departure(struct muxing *x, const struct departure *d)
+static void count_traffic(struct muxing *x, const struct packet_note *note)
 {
-	const struct packet_note *note = &d->note;
-	struct traffic *vip, *backend;
+	struct traffic *vip = &x->vips[note->vip], *backend = &x->backends[note->backend];
 
-	if (note->flags & PACKET_PIECE) {
-		count(&x->pieces, 1);
-		return;
-	}
-	count(&x->stats.reasons[note->reason], 1);
-	if (x->stats.trace != NULL)
-		trace_end(x->stats.trace, d->number, note, (enum reason)note->reason);
-	if (note->flags & (PACKET_ANSWER | PACKET_TO_NODE))
-		return;
-	vip = &x->vips[note->vip];
-	backend = &x->backends[note->backend];
 	count(&vip->packets, 1);
 	count(&vip->bytes, note->bytes);
 	count(&backend->packets, 1);
 	count(&backend->bytes, note->bytes);
+}
+
+// Packets that follow each other mostly have the same reason, which is then counted once for all of them.
+static void count_departures(struct muxing *x, const struct departure *departures, uint16_t n)
+{
+	uint8_t reason = 0;
+	uint64_t run = 0;
+
+	for (const struct departure *d = departures; d < departures + n; d++) {
+		if (unlikely(d->note.flags & PACKET_PIECE)) {
+			count(&x->pieces, 1);
+			continue;
+		}
+		if (unlikely(d->note.reason != reason)) {
+			count(&x->stats.reasons[reason], run);
+			reason = d->note.reason;
+			run = 0;
+		}
+		run++;
+		if (unlikely(x->stats.trace != NULL))
+			trace_end(x->stats.trace, d->number, &d->note, (enum reason)reason);
+		if (likely((d->note.flags & (PACKET_ANSWER | PACKET_TO_NODE)) == 0))
+			count_traffic(x, &d->note);
+	}
+	count(&x->stats.reasons[reason], run);
 }
 
 // Send a run of packets to one port that are not our own. Returns how many the port took.
@@ -43,8 +56,7 @@ static uint16_t depart(struct muxing *x, struct port *port, struct rte_mbuf **bu
 	for (uint16_t i = 0; x->stats.trace != NULL && i < n; i++)
 		departures[i].number = trace_number(burst[i]);
 	sent = port_transmit(port, x->queue, burst, n);
-	for (uint16_t i = 0; i < sent; i++)
-		count_departure(x, &departures[i]);
+	count_departures(x, departures, sent);
 	return sent;
 }
 

@@ -182,6 +182,7 @@ static int create_lane(struct dataplane *d, struct port **ports, uint32_t spare,
 	l->numbered = &d->numbered;
 	l->own = join(d, "own", i, OWN_PACKETS, SINGLE);
 	w->muxing = &l->muxing;
+	w->lane = l;
 	create_chooser(d, &l->chooser, &w->stats);
 	choose_hold(&l->chooser, spare / HELD_SHARE / d->config.workers);
 	return l->own == NULL ? -ENOMEM : rc;

@@ -38,6 +38,7 @@ struct worker {
 	struct rte_ring *in;         // from steering; NULL in layout `rss`
 	struct rte_ring *out;        // to muxing; NULL in layout `rss`
 	struct muxing *muxing;       // of its own, in layout `rss`
+	struct lane *lane;           // that it is part of, in layout `rss`
 	struct rte_ring *collector;
 	uint32_t now;                // coarse clock, seconds
 	uint32_t sweep_left;         // buckets of the sweep still to do in this second
