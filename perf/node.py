@@ -7,8 +7,8 @@ medians over the rounds, ratios medians of the rounds' own ratios.
 Time is that of turns that had packets, so a slow source and an idle CPU are in no figure.
 
 Layout `rss` is measured with one worker, whose lane does it all. Layout `software` is measured twice: all stages on
-one lcore in turns, each turn timed, so that the sum is what a packet costs in CPU; and each stage on its lcore, as in a
-forwarder, where the slowest one and the CPUs they share decide.
+one lcore in turns, each turn timed, so that the sum is what a packet costs in CPU; and each stage on its lcore, as in
+a forwarder, where the slowest one and the CPUs they share decide.
 """
 
 from __future__ import annotations
