@@ -118,6 +118,15 @@ static inline void conn_prefetch(const struct conn_table *t, uint64_t flow_hash)
 	__builtin_prefetch(conn_home(t, flow_hash), 1);
 }
 
+// Where a flow may stand that is not in its own bucket, which is near already: most of these are in the next one.
+static inline void conn_prefetch_next(const struct conn_table *t, uint64_t flow_hash)
+{
+	const struct conn_bucket *home = conn_home(t, flow_hash);
+
+	if (home->away != 0)
+		__builtin_prefetch(home + 1); // behind the last one are counters: harmless
+}
+
 // The two ways to compare tags, equal in result: bit w is set when tag[w] equals `tag`.
 static inline uint32_t conn_match_scalar(const struct conn_bucket *b, uint32_t tag)
 {

@@ -110,29 +110,60 @@ static inline bool goes_on(struct worker *w, const struct state *s, struct job *
 	return true;
 }
 
-uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
+// Bring near what wrap_pass() will read.
+static inline void prefetch_way(const struct worker *w, const struct job *job, const struct packet_note *note)
 {
-	uint16_t kept = 0;
+	rte_prefetch0(job->to);
+	way_prefetch(w, note->backend, job->view.ip_length);
+}
 
-	for (uint16_t i = 0; i < n; i++) {
-		struct packet_note *note = packet_note(burst[i]);
+// The packets at the `count` positions `others`, in order. Those that end leave the burst.
+static __rte_noinline uint16_t decide_others(struct worker *w, const struct state *s, struct rte_mbuf **burst,
+					      struct job *jobs, uint16_t n, const uint8_t *others, uint16_t count)
+{
+	uint16_t kept = 0, ended = 0;
 
-		if (unlikely(!goes_on(w, s, &jobs[i], note))) {
-			enum reason reason = decide_other(w, s, &jobs[i], note);
+	for (uint16_t k = 0; k < count; k++) {
+		struct rte_mbuf *m = burst[others[k]];
+		struct job *job = &jobs[others[k]];
+		enum reason reason = decide_other(w, s, job, packet_note(m));
 
-			if (reason == REASON_no_backend) {
-				worker_end(w, burst[i], reason);
-				continue;
-			}
-			note->reason = (uint8_t)reason;
+		if (reason == REASON_no_backend) {
+			worker_end(w, m, reason);
+			burst[others[k]] = NULL;
+			ended++;
+			continue;
 		}
-		rte_prefetch0(jobs[i].to);
-		way_prefetch(w, note->backend, jobs[i].view.ip_length);
+		packet_note(m)->reason = (uint8_t)reason;
+		prefetch_way(w, job, packet_note(m));
+	}
+	for (uint16_t i = 0; ended > 0 && i < n; i++) {
+		if (burst[i] == NULL)
+			continue;
 		if (kept != i) {
 			jobs[kept] = jobs[i];
 			burst[kept] = burst[i];
 		}
 		kept++;
 	}
-	return kept;
+	return n - ended;
+}
+
+// First the many that go on; what the others need comes near meanwhile.
+uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
+{
+	uint8_t others[BURST];
+	uint16_t count = 0;
+
+	for (uint16_t i = 0; i < n; i++) {
+		struct packet_note *note = packet_note(burst[i]);
+
+		if (likely(goes_on(w, s, &jobs[i], note))) {
+			prefetch_way(w, &jobs[i], note);
+			continue;
+		}
+		conn_prefetch_next(&w->table, jobs[i].hash);
+		others[count++] = (uint8_t)i;
+	}
+	return likely(count == 0) ? n : decide_others(w, s, burst, jobs, n, others, count);
 }
