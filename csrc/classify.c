@@ -139,6 +139,8 @@ static void finish_checksum(struct rte_mbuf *m, const struct packet_view *v)
 		checksum_finish(rte_pktmbuf_mtod_offset(m, uint8_t *, v->l3), v);
 }
 
+static_assert((int)PLAIN_LANES >= (int)BURST, "a burst has a lane for each packet");
+
 static inline void hash_lanes(const struct worker *w, struct plain *p)
 {
 	if (p->count == 0)
@@ -233,15 +235,11 @@ static inline uint32_t classify_plain(const struct worker *w, const struct state
 
 uint16_t classify_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
 {
-	uint32_t matched = 0;
-
 	for (uint16_t i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 		jobs[i].plain = false;
 	}
-	for (uint16_t i = 0; s != NULL && i < n; i += PLAIN_LANES)
-		matched += classify_plain(w, s, burst + i, jobs + i, RTE_MIN(n - i, PLAIN_LANES));
-	if (unlikely(matched < n))
+	if (unlikely(s == NULL || classify_plain(w, s, burst, jobs, n) < n))
 		n = classify_each(w, s, burst, jobs, n);
 	if (unlikely(w->unfinished))
 		for (uint16_t i = 0; i < n; i++)

@@ -105,7 +105,7 @@ static inline bool goes_on(struct worker *w, const struct state *s, struct job *
 	if (!vip_may_use(job->vip, s, backend, conn_word_generation(word)))
 		return false;
 	conn_stamp(entry, w->now);
-	*note = (struct packet_note){.reason = REASON_known_flow, .vip = job->vip->id, .backend = backend};
+	packet_note_write(note, REASON_known_flow, job->vip->id, backend, (uint16_t)v->ip_length);
 	job->to = &s->backends[backend];
 	return true;
 }
@@ -135,6 +135,8 @@ static __rte_noinline uint16_t decide_others(struct worker *w, const struct stat
 			continue;
 		}
 		packet_note(m)->reason = (uint8_t)reason;
+		if ((packet_note(m)->flags & PACKET_OWN) == 0)
+			packet_note(m)->bytes = (uint16_t)job->view.ip_length;
 		prefetch_way(w, job, packet_note(m));
 	}
 	for (uint16_t i = 0; ended > 0 && i < n; i++) {

@@ -14,7 +14,8 @@
 
 #include "packet_poison.h"
 
-enum { BURST = 32, MAX_PORTS = 8, MAX_WORKERS = 32 };
+// A burst is what stages take at once, at most; by measurement (perf/README.md).
+enum { BURST = 64, MAX_PORTS = 8, MAX_WORKERS = 32 };
 
 // Pools below the second size have no caches: they are for tests and prompts.
 enum { POOL_CACHE = 256, POOL_WITH_CACHE = 4 * POOL_CACHE };
@@ -61,6 +62,15 @@ static_assert(sizeof(struct packet_note) == sizeof(((struct rte_mbuf *)0)->hash)
 static inline struct packet_note *packet_note(struct rte_mbuf *m)
 {
 	return (struct packet_note *)&m->hash;
+}
+
+// The whole note of a forwarded packet without flags, by one store: it is soon read as a whole.
+static inline void packet_note_write(struct packet_note *note, uint8_t reason, uint16_t vip, uint16_t backend,
+				     uint16_t bytes)
+{
+	uint64_t word = reason | (uint64_t)vip << 16 | (uint64_t)backend << 32 | (uint64_t)bytes << 48;
+
+	memcpy(note, &word, sizeof(word));
 }
 
 // Back to the pool; NULL is harmless.

@@ -13,7 +13,7 @@
 #include "vip_table.h"
 
 enum {
-	PLAIN_LANES = 32,
+	PLAIN_LANES = 64,
 	PLAIN_L3 = 14,               // the Ethernet header
 	PLAIN_LEAST4 = 14 + 20 + 20, // bytes of the frame that are read
 	PLAIN_LEAST6 = 14 + 40 + 20,

@@ -68,8 +68,6 @@ static __rte_noinline enum reason wrap(struct worker *w, struct rte_mbuf *m, str
 		m->ol_flags |= RTE_MBUF_F_TX_VLAN; // the driver took the tag off, and puts it back
 	encap_write(&backend->outer, frame + v->l3, v, w->ip_id, job->hash & 0xfffff);
 	w->ip_id = (uint16_t)(w->ip_id + (v->dont_fragment ? 0 : w->ip_id_step));
-	if ((note->flags & PACKET_OWN) == 0)
-		note->bytes = (uint16_t)v->ip_length;
 	m->port = hop >> 48 & (MAX_PORTS - 1);
 	return GO_ON;
 }
@@ -138,7 +136,6 @@ static inline bool wrap_plain(struct worker *w, struct rte_mbuf *m, const struct
 		w->ip_id = (uint16_t)(id + w->ip_id_step);
 	}
 	encap_write_ipv4(&backend->outer, frame + PLAIN_L3, job->outer_word, job->outer_sum, id, v->version);
-	note->bytes = (uint16_t)v->ip_length;
 	m->port = hop >> 48 & (MAX_PORTS - 1);
 	return true;
 }

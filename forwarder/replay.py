@@ -22,7 +22,7 @@ from forwarder.state_message import StateRefused
 
 GATEWAY_MAC = bytes.fromhex("020000000001")
 PACKETS_PER_STAGE = 1024  # caches and bursts
-PACKETS_TO_EACH = 32  # on the way from one worker to another, with steering: rss
+PACKETS_TO_EACH = 64  # on the way from one worker to another, with steering: rss
 PACKETS_ON_THE_ROAD = 8192  # so that as many fragments may wait as in a node of the default packet_pool
 LONGEST_HOLD = 60  # seconds, more than any stage keeps a packet back
 NANOSECONDS = 10**9

@@ -151,7 +151,7 @@ cdef class Bench:
             raise failed(error, "the workers could not be set up")
 
     def run(self, uint32_t bursts):
-        """So many bursts of 32 through each worker: worker_ns and floor_ns per packet, shares `met` and `forwarded`."""
+        """So many bursts through each worker: worker_ns and floor_ns per packet, shares `met` and `forwarded`."""
         cdef bench_round r
         with nogil:
             bench_run(self.handle, bursts, &r)

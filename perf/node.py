@@ -42,7 +42,7 @@ RUN_TO_COMPLETION = 1.25  # workers that a node may cost beyond its port where o
 LAYOUTS = ("software", "rss")
 TESTPMD_SECONDS = 5
 COUNTED_TURNS = 512
-BURST = 32
+BURST = 64
 STAGES = {"steering": "steering_turn", "workers": "worker_turn", "muxing": "muxing_turn"}
 COUNTED = {
     "software, steering, receive included": "steering_turn",

@@ -14,7 +14,7 @@ from typing import Any
 
 from perf import lcores
 from perf.results import Law, Results, finish, options, steps
-from perf.worker import ROUNDS, Case, measure
+from perf.worker import BURST, ROUNDS, Case, measure
 
 BURSTS = 4000
 GROWTH = 1.5  # cost with the most of something, as a multiple of that with the least
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="maglev bench scale", description=__doc__)
     options(parser, "scale")
-    parser.add_argument("--bursts", type=int, default=BURSTS, help="of 32 packets, in each of five rounds")
+    parser.add_argument("--bursts", type=int, default=BURSTS, help=f"of {BURST} packets, in each of five rounds")
     asked = parser.parse_args(argv)
     todo = list(cases())
     results = Results(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 BURSTS = 8000
-BURST = 32
+BURST = 64
 FATES_MET = 0.999  # of the packets of a round
 COUNTED_BURSTS = 256
 COUNTED_FLOWS = 1 << 12  # instructions depend on what packets are, not on how many flows there are
@@ -157,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given: Any = sys.argv[1:] if argv is None else argv
     options(parser, "instructions" if "--instructions" in given else "worker")
     parser.add_argument("--instructions", action="store_true", help="count instructions by callgrind, not time")
-    parser.add_argument("--bursts", type=int, default=BURSTS, help="of 32 packets, in each of five rounds")
+    parser.add_argument("--bursts", type=int, default=BURSTS, help=f"of {BURST} packets, in each of five rounds")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
     parser.add_argument("--count", help=argparse.SUPPRESS)
     asked = parser.parse_args(given)

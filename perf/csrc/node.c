@@ -9,7 +9,7 @@
 
 #include "parse.h"
 
-enum { POPULATION = 512 }; // packets that go round on a net_ring port; its ring takes 1023
+enum { POPULATION = 128 }; // packets that go round on a net_ring port; its ring takes 1023
 
 static bool is_driver(const struct node *n, const char *driver)
 {

@@ -22,7 +22,7 @@ from forwarder.table_ids import TableIds
 from packets.world import GATEWAY_MAC, HASH_KEY, TUNNEL, TUNNEL6
 
 LCORES = (1, 2, 3, 4, 5)  # as conftest.py makes them; each may share its CPU with others
-BURST = 32
+BURST = 64
 AT_ONCE = 256  # frames in a port before the road is stepped
 PATIENCE = 20.0  # seconds; never waited for unless a test is about to fail
 
@@ -96,7 +96,7 @@ class Road:
         mtu: int = 1500,
         punts: bool = False,
         view: KernelView | None = None,
-        pool: int = 4096,
+        pool: int = 8192,
         workers: int = 1,
         ring_size: int = 1024,
         connections: int = 16384,

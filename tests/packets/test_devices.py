@@ -10,7 +10,7 @@ from ipaddress import ip_address
 import pytest
 
 from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port, State
-from packets.road import LCORES, assert_receive_law, assert_transmit_law, wait_until
+from packets.road import BURST, LCORES, assert_receive_law, assert_transmit_law, wait_until
 from packets.world import BACKENDS, HASH_KEY, TUNNEL, VIP, flow
 
 RING_SIZE = 2048
@@ -39,7 +39,7 @@ def test_a_null_device_floods_and_every_packet_has_a_fate(pool: PacketPool) -> N
     dataplane.set_port(0, 1500, True)
     for _ in range(200):
         dataplane.step(1)
-    assert dataplane.received == sum(dataplane.fates().values()) == 200 * 32
+    assert dataplane.received == sum(dataplane.fates().values()) == 200 * BURST
     dataplane.start(LCORES[:3])
     wait_until(lambda: dataplane.received > 20000, "the flood comes by lcores")
     dataplane.stop()
@@ -116,11 +116,11 @@ def refusal(size: int, workers: int, device: str | None) -> str | None:
 @pytest.mark.parametrize(
     ("size", "workers", "device", "sum_"),
     [
-        (191, 1, None, 192),  # two bursts of 32 for each of three stages
-        (255, 2, None, 256),
-        (1024, 1, None, 192 + 4 * 384),  # and four caches of 256 that may hold half as much again
-        (1727, 1, None, 192 + 4 * 384),
-        (500, 1, "net_ring2", 192 + 4 * 384 + 1024),  # and what the device's descriptors hold
+        (6 * BURST - 1, 1, None, 6 * BURST),  # two bursts for each of three stages
+        (8 * BURST - 1, 2, None, 8 * BURST),
+        (1024, 1, None, 6 * BURST + 4 * 384),  # and four caches of 256 that may hold half as much again
+        (6 * BURST + 4 * 384 - 1, 1, None, 6 * BURST + 4 * 384),
+        (500, 1, "net_ring2", 6 * BURST + 4 * 384 + 1024),  # and what the device's descriptors hold
     ],
 )
 def test_a_pool_that_is_too_small_is_refused_with_the_sum(

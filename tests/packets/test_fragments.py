@@ -13,7 +13,7 @@ from scapy.layers.l2 import GRE, Dot1Q, Ether
 from scapy.packet import Packet
 
 from packets.cluster import pieces, pieces6
-from packets.road import End, Road, wait_until
+from packets.road import BURST, End, Road, wait_until
 from packets.table import Row
 from packets.world import (
     BACKENDS,
@@ -243,14 +243,16 @@ def test_more_at_once_than_the_workers_rings_have_room_for(make_road: MakeRoad, 
 def test_when_the_vip_goes_before_their_worker_has_them_they_are_told_of_no_vip(make_road: MakeRoad) -> None:
     road = make_road(trace=True)
     road.apply(WORLD)
-    road.send(*(bytes(ether(IP(src=CLIENT, dst=VIP, id=1, frag=i, proto=17) / bytes(8))) for i in range(1, 51)))
-    road.give([bytes(ether(pieces()[0]))])
+    for number in (1, 2):
+        later = [IP(src=CLIENT, dst=VIP, id=number, frag=i, proto=17) / bytes(8) for i in range(1, 51)]
+        road.send(*(bytes(ether(part)) for part in later))
+    road.give([bytes(ether(pieces(number=number)[0])) for number in (1, 2)])
     road.dataplane.step(road.now)  # all of them to the worker, which takes a burst
-    first, later = End("fragment_first", "dns", "dns1"), End("fragment_later", "dns", "dns1")
-    assert Counter(road.ends().values()) == {first: 1, later: 31}
+    ends = Counter(end.reason for end in road.ends().values())
+    assert ends == {"fragment_first": 2, "fragment_later": BURST - 2}
     road.apply(state({}))
     road.step()
-    assert Counter(road.ends().values()) == {End("other_address"): 19}
+    assert Counter(road.ends().values()) == {End("other_address"): 102 - BURST}
 
 
 def test_a_tcp_segment_in_fragments_goes_with_its_connection(make_road: MakeRoad) -> None:

@@ -300,17 +300,17 @@ def test_an_mtu_that_is_too_small_to_fragment_to(make_road: MakeRoad) -> None:
 
 
 def test_when_there_are_no_buffers_for_pieces(make_road: MakeRoad) -> None:
-    """256 packets bring 65 pieces. What others hold comes back as they leave, and then it goes on."""
-    road = make_road(pool=256, ring_size=128)
+    """384 packets bring 97 pieces. What others hold comes back as they leave, and then it goes on."""
+    road = make_road(pool=384, ring_size=128)
     road.apply(WORLD)
-    assert road.pool.pieces == {"size": 65, "free": 65}
+    assert road.pool.pieces == {"size": 97, "free": 97}
     big = bytes(ether(sized(9000)))  # 7 pieces
-    for _ in range(12):
+    for _ in range(16):
         assert road.give([big]) == 1
         road.step()
-    assert road.fates() == {"hash_new": 1, "conn_hit": 8, "too_big": 3}
+    assert road.fates() == {"hash_new": 1, "conn_hit": 12, "too_big": 3}
     assert road.dataplane.reasons()["too_big_buffers"] == 3
-    assert road.pool.pieces == {"size": 65, "free": 2}
+    assert road.pool.pieces == {"size": 97, "free": 6}
     assert road.fate_of(bytes(ether(sized(1000)))) == "conn_hit", "what needs no pieces goes through"
     assert len(road.take()) == 0, "taken by the line before"
     road.step()

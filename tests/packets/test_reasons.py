@@ -17,7 +17,7 @@ from scapy.packet import Packet
 from forwarder._dataplane import FATES, REASONS, DataplaneError
 from forwarder.next_hops import KernelView
 from packets.pieces import sized
-from packets.road import End, Road, port_settings, wait_until
+from packets.road import BURST, End, Road, port_settings, wait_until
 from packets.test_malformed import IPV4_TYPE, IPV6_TYPE, cut, ipv4, ipv6, patched, udp_frame
 from packets.world import (
     ANY_PORT,
@@ -119,7 +119,7 @@ def at_once(road: Road, turns: int = 20) -> list[End]:
     """Every port receives a burst of one flow in every turn, and a worker takes no more than one."""
     for _ in range(turns):
         for port in range(len(road.ports)):
-            assert road.give([flow(1)] * 32, port) == 32
+            assert road.give([flow(1)] * BURST, port) == BURST
         road.dataplane.step(road.now)
         road.take()
     road.step()
@@ -140,10 +140,10 @@ def from_node(inner: Packet, **ip: Any) -> Packet:
 
 
 def fragment_unmatched(make_road: MakeRoad) -> list[End]:
-    """What is no vip's for steering is one's for the worker, which has 32 other packets to do first."""
+    """What is no vip's for steering is one's for the worker, which has a burst of others to do first."""
     road = traced(make_road, ONE, ports=[port_settings()] * 2)
-    road.give([flow(1)] * 32)
-    road.give([bytes(ether(later_fragment(dst=EMPTY)))] * 32, 1)
+    road.give([flow(1)] * BURST)
+    road.give([bytes(ether(later_fragment(dst=EMPTY)))] * BURST, 1)
     road.dataplane.step(road.now)
     road.apply(WORLD)
     road.step()
@@ -164,7 +164,7 @@ def pair_full(make_road: MakeRoad) -> list[End]:
     for source in ("203.0.113.1", "203.0.113.2"):  # one of them is spread to the worker that has not the flow
         for _ in range(10):
             for port in range(5):
-                assert road.give([bytes(ether(error(source=source)))] * 32, port) == 32
+                assert road.give([bytes(ether(error(source=source)))] * BURST, port) == BURST
             road.dataplane.step(road.now)
             road.take()
         road.step()
@@ -206,8 +206,8 @@ def report(mtu: int) -> Packet:
 
 def too_big_buffers(make_road: MakeRoad) -> list[End]:
     """Pieces that nobody takes from the port keep their buffers."""
-    road = traced(make_road, pool=256, ring_size=128)
-    for _ in range(12):
+    road = traced(make_road, pool=384, ring_size=128)
+    for _ in range(16):
         road.give([bytes(ether(sized(9000)))])
         road.step()
     return ends(road)

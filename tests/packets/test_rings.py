@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from forwarder._dataplane import DataplaneError, PacketPool, Port, ReceiveRing, TransmitRing
-from packets.road import assert_receive_law, assert_transmit_law
+from packets.road import BURST, assert_receive_law, assert_transmit_law
 
-BURST = 32
 FRAME = bytes(60)
 POOL = 100  # small, so that it runs out
 CREDITS = st.one_of(st.integers(0, 80), st.sampled_from([2**32 - 1, 2**32, 2**63, 2**64 - 1]))

@@ -14,7 +14,7 @@ from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet
 
 from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port
-from packets.road import LCORES, Road, port_settings, wait_until
+from packets.road import BURST, LCORES, Road, port_settings, wait_until
 from packets.world import (
     BACKENDS,
     CLIENT,
@@ -247,7 +247,7 @@ def test_transmit_rings_are_as_small_as_the_pool_needs_them(make_road: MakeRoad)
     road = make_road(ports=[port_settings()] * 2, pool=2048, ring_size=8192)
     road.apply(SERVICE)
     for _ in range(200):
-        road.give([flow(1)] * 32)
+        road.give([flow(1)] * BURST)
         road.step()
     assert road.pool.available > 500, "port 0's ring is full, and others can receive"
     assert road.fates()["transmit_full"] > 3000
@@ -259,7 +259,7 @@ def test_received_is_what_came_by_all_queues_of_a_port(make_road: MakeRoad) -> N
     road.send(*[flow(i) for i in range(100)])
     road.send_by_port([flow(i) for i in range(50)], port=1)
     received = [road.dataplane.rings(port)["receive"] for port in (0, 1)]
-    assert received == [{"received": n, "processed": n, "reserved": n + 3 * 32} for n in (100, 50)]
+    assert received == [{"received": n, "processed": n, "reserved": n + 3 * BURST} for n in (100, 50)]
     transmit = road.dataplane.rings(0)["transmit"]
     assert transmit["ready"] == transmit["sent"] == 150
 
@@ -278,7 +278,7 @@ def test_a_pool_that_is_too_small_is_refused_with_the_sum() -> None:
     with pytest.raises(DataplaneError) as refused:
         Dataplane(pool, [port], HASH_KEY, workers=3, layout="rss")
     (needed,) = re.findall(r"set packet_pool to (\d+)", str(refused.value))
-    assert int(needed) == 3 * 4 * 32 + 4 * 384, "for each worker its bursts, and caches"
+    assert int(needed) == 3 * 4 * BURST + 4 * 384, "for each worker its bursts, and caches"
     port.close()
     pool.close()
 

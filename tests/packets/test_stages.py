@@ -10,7 +10,7 @@ import pytest
 from scapy.layers.inet import ICMP, IP, TCP
 
 from forwarder._dataplane import FATE_KINDS, DataplaneError, State
-from packets.road import Road, port_settings, wait_until
+from packets.road import BURST, Road, port_settings, wait_until
 from packets.world import (
     BACKENDS,
     EMPTY,
@@ -191,7 +191,7 @@ def test_flush_while_running(make_road: MakeRoad) -> None:
 def test_counters_read_while_running_are_never_absurd(make_road: MakeRoad) -> None:
     """Pointers keep their laws in every glimpse; packets of our own never make `received` negative."""
     road = started(make_road, workers=2)
-    frames = [flow(i) for i in range(32)]
+    frames = [flow(i) for i in range(BURST)]
     canary = bytes(ether(tcp()))
     for number in range(300):
         road.give(frames)
@@ -216,7 +216,7 @@ def burst_of(road: Road, frame: bytes, rounds: int) -> list[bytes]:
     out: list[bytes] = []
     for _ in range(rounds):
         for port in range(len(road.ports)):
-            assert road.give([frame] * 32, port) == 32
+            assert road.give([frame] * BURST, port) == BURST
         road.dataplane.step(road.now)
         for port in range(len(road.ports)):
             out += road.take(port)
@@ -241,7 +241,7 @@ def test_a_flood_of_one_flow_spills_to_the_other_workers(make_road: MakeRoad) ->
     fates = road.fates()
     assert set(fates) == {"hash_new", "conn_hit", "hash_untracked"}
     assert fates["hash_untracked"] > 1000
-    assert sum(fates.values()) == 1 + 2 * 32 * ROUNDS
+    assert sum(fates.values()) == 1 + 2 * BURST * ROUNDS
     inserted = [road.dataplane.worker(i)["inserted"] for i in range(2)]
     assert sorted(inserted) == [0, 1]
 
@@ -259,7 +259,7 @@ def test_ring_full_when_no_worker_has_room(make_road: MakeRoad) -> None:
     road = overfull(make_road, ports=4, workers=2)
     fates = road.fates()
     assert fates["ring_full"] > 1000
-    assert sum(fates.values()) == 1 + 4 * 32 * ROUNDS
+    assert sum(fates.values()) == 1 + 4 * BURST * ROUNDS
 
 
 @pytest.mark.layout("software")
@@ -364,10 +364,10 @@ def test_credit_comes_back_whatever_the_fate(make_road: MakeRoad, frame: bytes, 
     road = make_road(ring_size=64, pool=2048)
     road.apply(SERVICE)
     for _ in range(300):
-        assert road.give([frame] * 32) == 32
+        assert road.give([frame] * BURST) == BURST
         road.step()
-    assert road.dataplane.received == 9600
-    assert road.fates()[fate] >= 9600 - 64
+    assert road.dataplane.received == 300 * BURST
+    assert road.fates()[fate] >= 300 * BURST - 64
 
 
 @pytest.mark.layout("software")
@@ -375,7 +375,7 @@ def test_credit_comes_back_from_full_worker_rings(make_road: MakeRoad) -> None:
     road = make_road(ports=[port_settings()] * 4, ring_size=64, pool=2048)
     road.apply(SERVICE)
     burst_of(road, flow(1), ROUNDS)
-    assert road.dataplane.received == 4 * 32 * ROUNDS
+    assert road.dataplane.received == 4 * BURST * ROUNDS
     assert road.fates()["ring_full"] > 4000
 
 
