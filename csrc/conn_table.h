@@ -169,6 +169,7 @@ static inline uint32_t conn_age(uint64_t word, uint32_t now)
 }
 
 // What nearly every lookup finds: the flow's live entry, in this state, in its own bucket. NULL: conn_lookup() tells.
+// Not for CONN_HALF_OPEN: with vip 0 that is also what an empty entry says, whose tag means nothing.
 static inline uint64_t *conn_find(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, enum conn_state state,
 				  uint32_t now)
 {

@@ -176,13 +176,14 @@ static uint16_t leave_at_once(struct muxing *x, struct rte_mbuf **packets, uint1
 
 void muxing_take(struct muxing *x, struct rte_mbuf **packets, uint16_t n)
 {
-	bool tried = false;
+	bool tried[MAX_PORTS] = {false};
 
 	for (uint16_t i = leave_at_once(x, packets, n); i < n; i++) {
-		struct transmit_ring *ring = &x->rings[packets[i]->port];
+		uint16_t port = packets[i]->port;
+		struct transmit_ring *ring = &x->rings[port];
 
-		if (!tried && transmit_ring_room(ring) == 0)
-			tried = !muxing_fits(x, packets[i]->port, 1); // once: a port that takes nothing is not asked for each
+		if (!tried[port] && transmit_ring_room(ring) == 0)
+			tried[port] = !muxing_fits(x, port, 1); // once: a port that takes nothing is not asked for each
 		if (!transmit_ring_put(ring, packets[i]))
 			packet_end(&x->stats, x->collector, packets[i], REASON_transmit_full);
 	}

@@ -73,7 +73,7 @@ enum reason pieces_pass_on(struct worker *w, struct rte_mbuf *m, struct rte_mbuf
 {
 	if (n < 0)
 		return n == -ENOMEM ? REASON_too_big_buffers : REASON_too_big_pieces;
-	if (!find_room(w, m->port, (unsigned int)n)) {
+	if (!find_room(w, pieces[n - 1]->port, (unsigned int)n)) {
 		rte_pktmbuf_free_bulk(pieces, (unsigned int)n);
 		return w->out != NULL ? REASON_muxing_full : REASON_transmit_full;
 	}

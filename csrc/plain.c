@@ -149,7 +149,13 @@ plain_way *plain_avx2(void)
 	return __builtin_cpu_supports("avx2") ? finish_avx2 : NULL;
 }
 
-static __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,prefer-vector-width=512"))) void
+#ifdef __clang__ // has no such word, and chooses the width by itself
+#define WHOLE_VECTORS ""
+#else
+#define WHOLE_VECTORS ",prefer-vector-width=512"
+#endif
+
+static __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw" WHOLE_VECTORS))) void
 finish_avx512(struct plain *p, const struct hash_key *key)
 {
 	finish(p, key);
@@ -184,11 +190,13 @@ static plain_way *best_way(void)
 void plain_finish(struct plain *p, const struct hash_key *key)
 {
 	static plain_way *chosen; // every thread would choose the same
-	plain_way *way = chosen;
+	plain_way *way = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
 
 	if (p->count == 0)
 		return;
-	if (way == NULL)
-		chosen = way = best_way();
+	if (way == NULL) {
+		way = best_way();
+		__atomic_store_n(&chosen, way, __ATOMIC_RELAXED);
+	}
 	way(p, key);
 }

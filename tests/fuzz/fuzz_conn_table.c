@@ -124,7 +124,7 @@ static int look_up(const struct world *w, const struct flow *f, struct conn_entr
 	uint32_t match = conn_match(b, TAG[f->tag]);
 
 	must(match == conn_match_scalar(b, TAG[f->tag]) && match >> CONN_WAYS == 0);
-	for (enum conn_state state = CONN_HALF_OPEN; state <= CONN_DATAGRAM; state++) { // the short way
+	for (enum conn_state state = CONN_ESTABLISHED; state <= CONN_DATAGRAM; state++) { // the short way
 		uint64_t *entry = conn_find(&w->table, f->hash, VIP[f->vip], state, w->now);
 		bool same = way >= 0 && way < CONN_WAYS && found->state == state;
 

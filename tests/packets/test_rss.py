@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet
 
 from forwarder._dataplane import Dataplane, DataplaneError, PacketPool, Port
+from packets.cluster import LB2, client_of, in_cluster
 from packets.road import BURST, LCORES, Road, port_settings, wait_until
 from packets.world import (
     BACKENDS,
@@ -251,6 +253,42 @@ def test_transmit_rings_are_as_small_as_the_pool_needs_them(make_road: MakeRoad)
         road.step()
     assert road.pool.available > 500, "port 0's ring is full, and others can receive"
     assert road.fates()["transmit_full"] > 3000
+
+
+def test_a_port_that_takes_nothing_costs_no_other_port_a_packet(make_road: MakeRoad) -> None:
+    """A ring that fills up within a turn is emptied on the way, also behind a packet whose own port is stuck."""
+    road = make_road(ports=[port_settings()] * 2, ring_size=64)
+    backends = {"b1": "10.0.1.2", "b2": "10.0.2.3"}
+    road.apply(state(backends, vip("www", VIP, ["b1"]), vip("tls", VIP, ["b2"], port=443)))
+    road.dataplane.set_next_hop(road.hops.index(ip_address(backends["b2"])), 1, bytes(6))
+    stuck, well = flow(1), flow(1, dport=443)
+    left = 0
+    for _ in range(100):
+        for port in (0, 1):
+            road.give([stuck, *[well] * 31], port)
+        road.step()
+        left += len(road.take(1))
+    assert left == 100 * 62
+    assert road.fates()["transmit_full"] == 200 - 64
+
+
+@pytest.mark.parametrize("full", [0, 1])
+def test_what_is_cut_for_another_node_needs_room_where_it_leaves(make_road: MakeRoad, full: int) -> None:
+    """A fragment that comes by port 0 and leaves by port 1 in two pieces, while one of them takes nothing more."""
+    road = make_road(ports=[port_settings()] * 2, ring_size=64)
+    road.apply(in_cluster(ONE))
+    road.dataplane.set_next_hop(road.hops.index(ip_address(LB2)), 1, bytes(6))
+    if full == 1:
+        road.dataplane.set_next_hop(road.hops.index(ip_address("10.0.3.2")), 1, bytes(6))
+    waiting = 64 if full == 0 else 63
+    road.give([flow(1)] * waiting)
+    road.step()
+    part = IP(src=client_of("lb2"), dst=VIP, frag=9, proto=17) / bytes(1480)
+    road.give([bytes(ether(part))])
+    road.step()
+    sent_on = road.dataplane.reasons()["fragment_to_node"]
+    assert (sent_on, road.dataplane.pieces) == ((1, 1) if full == 0 else (0, 0))
+    assert len(road.take(1)) == (2 if full == 0 else waiting)
 
 
 def test_received_is_what_came_by_all_queues_of_a_port(make_road: MakeRoad) -> None:
