@@ -85,7 +85,7 @@ def memory(size: int, backends: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status: 1 when the target is missed."""
+    """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="maglev bench tables", description=__doc__)
     options(parser, "tables")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each table; the median counts")

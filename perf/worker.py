@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from perf import lcores
 from perf.instructions import count, require_valgrind
-from perf.results import Results, finish, options, steps
+from perf.results import Law, Results, finish, options, steps
 
 if TYPE_CHECKING:
     from perf._bench import Bench
@@ -77,6 +77,9 @@ COLD = tuple(
     if case.name in {"hit, 131 k flows", "hit, 1 M flows", "hit, mixed sizes", "new flows, 131 k", "not a vip"}
 )
 CASES = HOT + COLD
+HIT = "hit, 131 k flows"
+OF_THE_FLOOR = {HIT: 2.0, "hit, 1 M flows": 2.0, "hit, 4 M flows": 1.6}
+OF_A_HIT = {"new flows, 131 k": 2.0, "SYN flood, 131 k entries": 2.0, "hit, IPv6, 131 k flows": 1.3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,23 @@ def measure(case: Case, bursts: int) -> Result:
     )
 
 
+def aims(rows: Sequence[dict[str, Any]]) -> list[Law]:
+    """What a worker is to reach (DESIGN 13), as far as its cases were measured."""
+    by_case = {row["case"]: row for row in rows}
+    laws = [
+        Law(f"{case}: ns, as a multiple of the memory floor's", by_case[case]["ratio"], bound)
+        for case, bound in OF_THE_FLOOR.items()
+        if case in by_case
+    ]
+    if HIT in by_case:
+        laws += [
+            Law(f"{case}: ns, as a multiple of those of {HIT}", by_case[case]["ns"] / by_case[HIT]["ns"], bound)
+            for case, bound in OF_A_HIT.items()
+            if case in by_case
+        ]
+    return laws
+
+
 def nanoseconds(asked: argparse.Namespace) -> int:
     """Measure, write, print."""
     cases = [case for case in CASES if asked.only in case.name]
@@ -121,6 +141,7 @@ def nanoseconds(asked: argparse.Namespace) -> int:
     lcores.start_workers(1)
     for case in steps(cases, lambda case: case.name):
         results.rows.append(asdict(measure(case, asked.bursts)))
+    results.laws = aims(results.rows)
     return finish(results, asked)
 
 
@@ -148,6 +169,7 @@ def run_counted(name: str) -> int:
     round_ = bench.run(COUNTED_BURSTS)
     bench.close()
     assert max(round_["met"], round_["forwarded"]) >= FATES_MET, round_
+    assert round_["packets"] == COUNTED_BURSTS * BURST, round_
     return 0
 
 

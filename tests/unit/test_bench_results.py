@@ -22,8 +22,8 @@ def example() -> Results:
     return results
 
 
-def asked(path: Path, *, as_json: bool = False) -> argparse.Namespace:
-    return argparse.Namespace(out=path, json=as_json)
+def asked(path: Path, *, as_json: bool = False, check: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(out=path, json=as_json, check=check)
 
 
 def test_a_file_has_machine_settings_results_and_a_picture_beside_it(tmp_path: Path) -> None:
@@ -53,6 +53,13 @@ def test_a_file_compares_with_itself(tmp_path: Path) -> None:
 def test_a_law_says_whether_it_holds() -> None:
     assert str(Law("a law", 1.0, 1.0)) == "holds: a law: 1, bound 1"
     assert str(Law("a law", 1.1, 1.0)) == "does NOT hold: a law: 1.1, bound 1"
+
+
+@pytest.mark.parametrize(("value", "check", "status"), [(1.6, True, 1), (1.6, False, 0), (1.5, True, 0)])
+def test_who_asks_for_a_check_gets_a_status(tmp_path: Path, value: float, check: bool, status: int) -> None:
+    results = example()
+    results.laws = [Law("cost grows little", value, 1.5)]
+    assert finish(results, asked(tmp_path / "scale.json", check=check)) == status
 
 
 def test_progress_goes_to_stderr_a_line_a_step(capsys: pytest.CaptureFixture[str]) -> None:
