@@ -59,7 +59,10 @@ class Node:
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
         self._ports = open_ports(settings.ports, self._pool, layout.queues(settings))
-        self._layout = layout.in_force(settings, self._ports)
+        try:
+            self._layout = layout.in_force(settings, self._ports)
+        except Exception as error:
+            raise Refused(f"the ports could not be given one queue each: {error}.") from error
         if self._layout.instead is not None:
             log.warning("another layout than asked for", reason=self._layout.instead)
         environment.check_cpus(self._layout.cpus, allowed)
