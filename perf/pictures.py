@@ -152,6 +152,7 @@ def tables(written: Written, path: Path) -> None:
         axes.barh([y + 0.2 for y in at], reference, 0.4, color=GREY, label="a loop with one % per probe")
         for y, row in zip(at, mine, strict=True):
             axes.text(row["ms"], y - 0.2, f" {row['ratio']:.2f} x", va="center", fontsize=8)
+        axes.set_xlim(right=max(reference) * 1.3)
         _names(axes, mine)
         axes.set_xlabel("milliseconds")
         if number == 1:

@@ -110,14 +110,15 @@ static void between_bursts(struct track *t)
 	}
 }
 
-// Every flow's first packet, and one a second later, so that all are established.
+// Every flow's first packet, and one a second later, so that all are established, and stamped in this second.
 static void open_flows(struct track *t)
 {
 	for (int pass = 0; pass < 2; pass++) {
 		generator_open(&t->generator, pass == 0 ? TCP_SYN : TCP_ACK);
 		while (t->generator.next < t->generator.config.flows)
 			through_worker(t);
-		worker_tick(t->worker, t->worker->now + 1);
+		if (pass == 0)
+			worker_tick(t->worker, t->worker->now + 1);
 	}
 	generator_opened(&t->generator);
 }
@@ -130,6 +131,8 @@ static int begin(void *track)
 
 	if (traffic == TRAFFIC_HIT || traffic == TRAFFIC_STALE)
 		open_flows(t);
+	if (traffic == TRAFFIC_STALE)
+		worker_tick(t->worker, t->worker->now + 1);
 	for (uint32_t i = 0; traffic == TRAFFIC_FLOOD && i < 2 * t->generator.config.flows / BURST; i++)
 		through_worker(t);
 	return 0;
