@@ -17,7 +17,7 @@ from typing import Any
 
 from perf import lcores
 from perf.results import Law, Results, finish, options, steps
-from perf.sources.own import OwnSource
+from perf.sources.own import OwnSource, layout_option
 from perf.zeroloss import search
 
 LOADS = (10, 50, 90, 100)
@@ -59,7 +59,7 @@ def overloaded(both: OwnSource, size: int, seconds: float, results: Results) -> 
 
 def measure(asked: argparse.Namespace, results: Results) -> None:
     """Find the rate, then all loads, node and forwarder in turns."""
-    both = OwnSource("memory")
+    both = OwnSource("memory", layout=asked.layout)
     try:
         both.mode = WHO["node"]
         rate = search(both, both, asked.size, asked)
@@ -94,13 +94,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="maglev bench latency", description=__doc__)
     options(parser, "latency")
     lcores.options(parser)
+    layout_option(parser)
     parser.add_argument("--size", type=int, default=100, help="of frames, check sequence included")
     asked = parser.parse_args(argv)
     asked.seconds, asked.tries, asked.tolerate = SECONDS, 3, 0.0
     results = Results(
         "latency",
         {"rounds": ROUNDS, "seconds": SECONDS, "size": asked.size, "port": "memory", "idle": "spin", "pool": POOL}
-        | {"realtime": asked.realtime},
+        | {"realtime": asked.realtime, "layout": asked.layout},
         {"case": "load", "mpps": "Mpps", "median_us": "median us", "p99_us": "99 % us", "p999_us": "99.9 % us"}
         | {"longest_us": "maximum us", "worst_us": "worst of all rounds us", "lost": "share lost"},
     )

@@ -17,7 +17,7 @@ from perf.results import Results, finish, options, steps
 from perf.search import Trial, highest_rate
 from perf.sources import Counted, Source
 from perf.sources.kernel_pktgen import KernelPktgen
-from perf.sources.own import OwnSource
+from perf.sources.own import OwnSource, layout_option
 from perf.sources.pktgen_dpdk import PktgenDpdk
 from perf.sources.running_node import RunningNode
 
@@ -57,7 +57,7 @@ def own(asked: argparse.Namespace, results: Results) -> None:
     for size in steps(asked.sizes, lambda size: f"{size} bytes"):
         rates = {}
         for mode in ("turns", "pass"):
-            both = OwnSource(asked.port, mode)
+            both = OwnSource(asked.port, mode, asked.layout)
             try:
                 rates[mode] = search(both, both, size, asked)
             finally:
@@ -91,6 +91,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="maglev bench zeroloss", description=__doc__)
     options(parser, "zeroloss")
     lcores.options(parser)
+    layout_option(parser)
     parser.add_argument("--source", choices=("own", "kernel-pktgen", "pktgen-dpdk"), default="own")
     parser.add_argument("--port", default="memory", help="own: memory, memif, veth, or NODE-DEVICE/SOURCE-DEVICE")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="of frames, check sequence included")
@@ -110,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = {"source": source, "seconds": asked.seconds, "tries": asked.tries, "tolerate": asked.tolerate}
     results = Results(
         "zeroloss",
-        settings | {"resolution": RESOLUTION, "realtime": asked.realtime},
+        settings | {"resolution": RESOLUTION, "realtime": asked.realtime, "layout": asked.layout},
         {"case": "frame", "mpps": "Mpps", "gbits": "Gbit/s on the wire"}
         | {"forwarder_mpps": "plain forwarder Mpps", "ratio": "ratio"},
     )

@@ -6,26 +6,33 @@ NIC would have dropped it.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import tempfile
 from contextlib import ExitStack
 from typing import Any
 
 from perf import lcores
-from perf.node import FLOWS, open_flows
+from perf.node import FLOWS, LAYOUTS, open_flows
 
 ENDS = ("maglevbench0", "maglevbench1")
 AF_PACKET = "blocksz=65536,framesz=2048,framecnt=1024"
 
 
+def layout_option(parser: argparse.ArgumentParser) -> None:
+    """Which layout the node has that runs on one CPU."""
+    parser.add_argument("--layout", choices=LAYOUTS, default="rss", help="of the node (default: %(default)s)")
+
+
 class OwnSource:
     """Both ends: source and node. `port` is memory, memif, veth, or NODE-DEVICE/SOURCE-DEVICE.
 
-    `mode` is what the node does: "turns" (a node of layout `software` on one CPU) or "pass" (a plain forwarder).
+    `mode` is what the node does: "turns" (all of it on one CPU) or "pass" (a plain forwarder).
     """
 
-    def __init__(self, port: str, mode: str = "turns", flows: int = FLOWS) -> None:
+    def __init__(self, port: str, mode: str = "turns", layout: str = "rss", flows: int = FLOWS) -> None:
         self.name = f"own, {port}"
+        self._layout = layout
         self.mode = mode
         self.round: Any = None
         self.delays: Any = None
@@ -67,7 +74,7 @@ class OwnSource:
             return self._made[size]
         self._drop()
         node_device, source_device = self._devices
-        node = Node(port=node_device, traffic="hit", flows=self._flows, size=size - 4)
+        node = Node(port=node_device, traffic="hit", flows=self._flows, size=size - 4, layout=self._layout)
         source = Source(node, lcores.SOURCE, source_device)
         open_flows(node, source)
         self._made[size], self._size = (node, source), size

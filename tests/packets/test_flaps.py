@@ -122,7 +122,8 @@ def test_packets_are_forwarded_while_large_tables_are_built(make_road: Callable[
         while building.is_alive():
             forwarded = max(forwarded, road.dataplane.fates()["hash_new"] - before)
             road.give([bytes(ether(tcp(VIP, sport=next(sports))))])
+            road.take()
         building.join()
     assert forwarded > 0
-    road.settle()
+    road.take_all()
     assert road.dataplane.fates()["hash_new"] == next(sports) - 1024
