@@ -192,15 +192,15 @@ int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, ui
 
 	if (way < 0) {
 		if (b->away == 0)
-			return -1;
+			return CONN_ABSENT;
 		way = find(t, flow_hash, vip);
 		if (way < 0)
-			return -1;
+			return CONN_ABSENT;
 		b = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS);
 	}
 	word = b->entry[way % CONN_WAYS];
 	if (expired(t, word, now))
-		return -1;
+		return CONN_EXPIRED;
 	*found = unpack(word);
 	return way;
 }
@@ -232,14 +232,16 @@ void conn_seen(struct conn_table *t, uint64_t flow_hash, int way, struct conn_en
 // A free way of a bucket, else an expired one, or -1.
 static int free_way(const struct conn_table *t, const struct conn_bucket *b, uint32_t now)
 {
+	uint32_t empty = 0;
 	int stale = -1;
 
-	for (int w = 0; w < CONN_WAYS; w++) {
-		if (b->entry[w] == 0)
-			return w;
+	for (int w = 0; w < CONN_WAYS; w++) // where the first one is could not be foretold: no branch
+		empty |= (uint32_t)(b->entry[w] == 0) << w;
+	if (empty != 0)
+		return __builtin_ctz(empty);
+	for (int w = 0; w < CONN_WAYS; w++)
 		if (expired(t, b->entry[w], now))
 			stale = w;
-	}
 	return stale;
 }
 
@@ -260,13 +262,13 @@ static int lesser_way(const struct conn_bucket *b)
 	return half_open;
 }
 
-// The way for an entry of this flow, as conn_lookup() counts them: its own old one, a free one, a lesser flow's; or -1.
+// The way for an entry of a new flow, as conn_lookup() counts them: a free one, a lesser flow's; or -1.
 // A table that is nearly full is not searched for the last free places: a flood would make that the common case.
-static int choose_way(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now)
+static int choose_way(const struct conn_table *t, uint64_t flow_hash, uint32_t now)
 {
 	uint64_t capacity = (uint64_t)t->bucket_count * CONN_WAYS;
 	uint32_t reach = t->counters.live * 8 < capacity * 7 ? t->reach : 1;
-	int way = find(t, flow_hash, vip);
+	int way = -1;
 
 	for (uint32_t d = 0; way < 0 && d < reach; d++) {
 		int found = free_way(t, bucket_of(t, flow_hash, d), now);
@@ -276,10 +278,11 @@ static int choose_way(const struct conn_table *t, uint64_t flow_hash, uint16_t v
 	return way < 0 ? lesser_way(bucket_of(t, flow_hash, 0)) : way;
 }
 
-bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
+// `own` is the way of the flow's old entry, or -1.
+static bool insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now, int own)
 {
 	struct conn_entry e = *entry;
-	int way = choose_way(t, flow_hash, e.vip, now);
+	int way = own >= 0 ? own : choose_way(t, flow_hash, now);
 	struct conn_bucket *b;
 	uint64_t old;
 
@@ -290,9 +293,7 @@ bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_ent
 	b = bucket_of(t, flow_hash, (uint32_t)way / CONN_WAYS);
 	old = b->entry[way % CONN_WAYS];
 	if (old != 0) {
-		bool own = way_of(b, flow_hash, e.vip, (uint32_t)way / CONN_WAYS) == way % CONN_WAYS;
-
-		if (!own && !expired(t, old, now))
+		if (own < 0 && !expired(t, old, now))
 			t->counters.evicted++;
 		forget(t, b, way % CONN_WAYS);
 	}
@@ -300,6 +301,16 @@ bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_ent
 	remember(t, flow_hash, (uint32_t)way / CONN_WAYS, way % CONN_WAYS, &e);
 	t->counters.inserted++;
 	return true;
+}
+
+bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
+{
+	return insert(t, flow_hash, entry, now, find(t, flow_hash, entry->vip));
+}
+
+bool conn_insert_absent(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now)
+{
+	return insert(t, flow_hash, entry, now, -1);
 }
 
 bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips)

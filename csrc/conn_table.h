@@ -199,7 +199,10 @@ static inline void conn_stamp(uint64_t *entry, uint32_t now)
 		__atomic_store_n(entry, (*entry & ~clock) | (now & clock), __ATOMIC_RELAXED); // complete in itself
 }
 
-// The live entry of a flow of this vip. Returns its way (0 .. CONN_WAYS * CONN_REACH - 1) and fills `found`, or -1.
+enum { CONN_ABSENT = -1, CONN_EXPIRED = -2 };
+
+// The live entry of a flow of this vip. Returns its way (0 .. CONN_WAYS * CONN_REACH - 1) and fills `found`; else says
+// that there is none, or one that is not live any more.
 int conn_lookup(const struct conn_table *t, uint64_t flow_hash, uint16_t vip, uint32_t now, struct conn_entry *found);
 
 // One more packet of the entry at `way`: moves its state by the packet's TCP flags and stamps it. `found` is what
@@ -217,6 +220,9 @@ static inline bool conn_starts_anew(const struct conn_entry *found, uint8_t tcp_
 // the table is not nearly full, further on; else the place of a closing flow of its bucket, then of a half-open one.
 // Returns false when there is no room: then nothing changed.
 bool conn_insert(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now);
+
+// Likewise, when conn_lookup() has just said CONN_ABSENT.
+bool conn_insert_absent(struct conn_table *t, uint64_t flow_hash, const struct conn_entry *entry, uint32_t now);
 
 // Whether the vip may make new entries: past three quarters full, only within its fair share.
 bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips);

@@ -19,9 +19,10 @@ static uint16_t by_table(const struct worker *w, const struct job *job)
 	return vip->slots[flow_slot(hash, vip->table_size)];
 }
 
-// The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds.
+// The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds; `absent`: it
+// has none at all.
 static __rte_noinline enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
-			      struct packet_note *note, enum reason why)
+					     struct packet_note *note, enum reason why, bool absent)
 {
 	const struct vip *vip = job->vip;
 	const struct packet_view *v = &job->view;
@@ -43,25 +44,28 @@ static __rte_noinline enum reason decide_new(struct worker *w, const struct stat
 	if (why == REASON_new_flow && !conn_fair(&w->table, vip->id, s->vip_count))
 		return REASON_over_share;
 	entry.backend = note->backend;
-	entry.generation = s->backends[note->backend].generation;
-	return conn_insert(&w->table, job->hash, &entry, w->now) ? why : REASON_table_full;
+	entry.generation = s->generations[note->backend];
+	if (absent ? conn_insert_absent(&w->table, job->hash, &entry, w->now)
+		   : conn_insert(&w->table, job->hash, &entry, w->now))
+		return why;
+	return REASON_table_full;
 }
 
 // The connection table's backend while it may be used, else the Maglev table's.
 static enum reason decide_flow(struct worker *w, const struct state *s, const struct job *job, struct packet_note *note)
 {
 	struct conn_entry found;
-	int way = -1;
+	int way = CONN_ABSENT; // of our own packets none may be found
 
 	note->vip = job->vip->id;
 	if ((note->flags & PACKET_OWN) == 0)
 		way = conn_lookup(&w->table, job->hash, job->vip->id, w->now, &found);
 	if (way < 0)
-		return decide_new(w, s, job, note, REASON_new_flow);
+		return decide_new(w, s, job, note, REASON_new_flow, way == CONN_ABSENT);
 	if (conn_starts_anew(&found, job->view.tcp_flags))
-		return decide_new(w, s, job, note, REASON_new_after_closing);
+		return decide_new(w, s, job, note, REASON_new_after_closing, false);
 	if (!vip_may_use(job->vip, s, found.backend, found.generation))
-		return decide_new(w, s, job, note, REASON_backend_left);
+		return decide_new(w, s, job, note, REASON_backend_left, false);
 	note->backend = found.backend;
 	if (icmp_is(&job->view))
 		return REASON_error_known; // says nothing of how the flow fares
