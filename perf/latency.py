@@ -24,6 +24,7 @@ LOADS = (10, 50, 90, 100)
 ROUNDS = 5
 SECONDS = 0.2
 POOL = 16384
+IDLE = 1.5  # a node with nothing to wait for, as a multiple of a forwarder that does nothing
 DRIFT = 0.1  # share of the zero-loss rate by which it may differ from beginning to end
 WHO = {"node": "turns", "forwarder": "pass"}
 DELAYS = {"median_us": "median_ns", "p99_us": "p99_ns", "p999_us": "p999_ns", "longest_us": "longest_ns"}
@@ -86,6 +87,9 @@ def measure(asked: argparse.Namespace, results: Results) -> None:
     for load in LOADS:
         node, forwarder = (next(r for r in results.rows if r["load"] == load and r["who"] == who) for who in WHO)
         added = [f"{node[key] - forwarder[key]:.2f}" for key in DELAYS]
+        if load == LOADS[0]:
+            times = node["median_us"] / forwarder["median_us"]
+            results.laws.append(Law("hardly loaded: median, by that of the plain forwarder", times, IDLE))
         results.notes.append(f"{load} %: added by the node, us: median, 99 %, 99.9 %, maximum: {', '.join(added)}")
 
 
