@@ -121,11 +121,37 @@ static void what_is_not_plain_is_left_to_the_two_steps(void **state)
 	assert_in_range(plain, ROUNDS / 10, ROUNDS * 9 / 10);
 }
 
+// What has run out of hops is not plain: it has a fate of its own.
+static void a_ttl_of_zero_is_not_plain(void **state)
+{
+	const struct hash_key key = {1, 2};
+	uint64_t seed = 29;
+
+	(void)state;
+	for (int round = 0; round < 64; round++) {
+		uint8_t frame[FRAME], *ip = frame + 14, version = round % 2 ? 4 : 6;
+		struct plain lanes[2] = {0};
+
+		lay(&seed, frame, version);
+		ip[version == 4 ? 8 : 7] = 0;
+		if (version == 4) {
+			write16(ip + 10, 0);
+			write16(ip + 10, (uint16_t)~fold(sum_words(ip, 20, 0)));
+		}
+		plain_begin(&lanes[0], 4);
+		plain_begin(&lanes[1], 6);
+		assert_true(plain_take(&lanes[0], &lanes[1], frame, FRAME, FRAME, 0));
+		plain_finish(&lanes[version == 6], &key);
+		assert_int_equal(lanes[version == 6].good[0], 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_ways_read_a_burst_as_each_packet_by_itself),
 		cmocka_unit_test(what_is_not_plain_is_left_to_the_two_steps),
+		cmocka_unit_test(a_ttl_of_zero_is_not_plain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
