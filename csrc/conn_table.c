@@ -246,7 +246,8 @@ static int free_way(const struct conn_table *t, const struct conn_bucket *b, uin
 }
 
 // The way of a flow that may be given up for a new one, or -1: a closing one, then a half-open one. A closing flow has
-// only its last packets to come, and most of them find the same backend.
+// only its last packets to come, and most of them find the same backend. Of half-open ones, one that stands here because
+// its own bucket was full: lookups of that bucket then end in it again.
 static int lesser_way(const struct conn_bucket *b)
 {
 	int half_open = -1;
@@ -256,7 +257,7 @@ static int lesser_way(const struct conn_bucket *b)
 
 		if (state == CONN_CLOSING)
 			return w;
-		if (state == CONN_HALF_OPEN)
+		if (state == CONN_HALF_OPEN && (half_open < 0 || distance_of(b, w) != 0))
 			half_open = w;
 	}
 	return half_open;

@@ -791,6 +791,27 @@ static void a_table_that_is_nearly_full_is_not_searched(void **state)
 	drop(&t);
 }
 
+// So that a flood's lookups end in one bucket again.
+static void of_half_open_flows_the_one_away_from_home_gives_way_first(void **state)
+{
+	enum { BUCKETS = 2, ALL = BUCKETS * CONN_WAYS };
+	struct conn_table t = table_of(ALL);
+	uint64_t first = 0, second = 1ULL << 31, stranger = CONN_WAYS; // the flow of the first bucket that found it full
+
+	(void)state;
+	for (uint64_t i = 0; i <= stranger; i++)
+		assert_true(insert(&t, i << 32 | first, 1, CONN_HALF_OPEN, 0));
+	assert_int_equal(t.buckets[0].away, 1);
+	for (uint64_t i = stranger + 1; i <= ALL; i++)
+		assert_true(insert(&t, i << 32 | second, 1, CONN_HALF_OPEN, 0));
+	for (uint64_t i = 0; i <= ALL; i++)
+		assert_int_equal(known(&t, i << 32 | (i <= stranger ? first : second), 0), i != stranger);
+	assert_int_equal(t.buckets[0].away, 0);
+	assert_int_equal(t.counters.evicted, 1);
+	recount(&t);
+	drop(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -818,6 +839,7 @@ int main(void)
 		cmocka_unit_test(half_a_table_of_flows_all_find_a_place),
 		cmocka_unit_test(flows_of_a_full_bucket_stand_further_on),
 		cmocka_unit_test(a_table_that_is_nearly_full_is_not_searched),
+		cmocka_unit_test(of_half_open_flows_the_one_away_from_home_gives_way_first),
 		cmocka_unit_test(random_operations_agree_with_a_plain_model),
 	};
 
