@@ -11,12 +11,18 @@ static enum conn_state first_state(const struct packet_view *v)
 	return (v->tcp_flags & TCP_FIN) != 0 ? CONN_CLOSING : CONN_HALF_OPEN;
 }
 
-static uint16_t by_table(const struct worker *w, const struct job *job)
+// Seek where the Maglev table says which backend, and bring that near.
+static void seek_slot(const struct worker *w, struct job *job)
 {
 	const struct vip *vip = job->vip;
-	uint64_t hash = vip->client_affinity ? flow_client_hash(&w->key, &job->view.key) : job->hash;
+	uint64_t hash;
 
-	return vip->slots[flow_slot(hash, vip->table_size)];
+	job->slot = NULL;
+	if (vip == NULL || vip->table_size == 0)
+		return;
+	hash = vip->client_affinity ? flow_client_hash(&w->key, &job->view.key) : job->hash;
+	job->slot = &vip->slots[flow_slot(hash, vip->table_size)];
+	rte_prefetch0(job->slot);
 }
 
 // The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds; `absent`: it
@@ -28,9 +34,9 @@ static __rte_noinline enum reason decide_new(struct worker *w, const struct stat
 	const struct packet_view *v = &job->view;
 	struct conn_entry entry = {.vip = vip->id, .state = first_state(v)};
 
-	if (vip->table_size == 0)
+	if (job->slot == NULL)
 		return REASON_no_backend;
-	note->backend = by_table(w, job);
+	note->backend = *job->slot;
 	if (icmp_is(v))
 		return REASON_error_by_table; // about a flow that this worker does not know: nothing to remember
 	if (job_is_later_fragment(job))
@@ -169,6 +175,7 @@ uint16_t decide_pass(struct worker *w, const struct state *s, struct rte_mbuf **
 			continue;
 		}
 		conn_prefetch_next(&w->table, jobs[i].hash);
+		seek_slot(w, &jobs[i]);
 		others[count++] = (uint8_t)i;
 	}
 	return likely(count == 0) ? n : decide_others(w, s, burst, jobs, n, others, count);

@@ -11,6 +11,7 @@ struct job {
 	struct packet_view view;
 	const struct vip *vip; // NULL: to another node of the cluster
 	uint64_t hash;         // flow hash
+	const uint16_t *slot;  // of a packet that does not just go on: in the Maglev table; NULL: the vip has none
 	const struct backend *to;
 	uint64_t outer_word; // of a plain packet: see encap.h
 	uint32_t outer_sum;
