@@ -6,12 +6,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
-PURE := parse plain checksum vip_table conn_table maglev quotas turns seek encap icmp fragment path_mtu
+PURE := parse plain checksum vip_table conn_table maglev quotas turns seek place encap icmp fragment path_mtu
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h) \
            perf/csrc/reference_maglev.h
-CHECK_FLAGS := -std=gnu11 -g -Wall -Wextra -Werror -Icsrc -Itests/csrc
+CHECK_FLAGS := -std=gnu11 -g -ffp-contract=off -Wall -Wextra -Werror -Icsrc -Itests/csrc
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 # How a Python process comes to the sanitized extensions; without PYTHONSAFEPATH -m would find those of the tree.
 SANITIZED := $(CURDIR)/build/sanitized/lib

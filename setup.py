@@ -73,10 +73,10 @@ def pkg_config(option: str) -> list[str]:
 def extensions() -> list[Extension]:
     hashing = Extension(
         "forwarder._hashing",
-        ["forwarder/_hashing.pyx", *MAGLEV_SOURCES],
+        ["forwarder/_hashing.pyx", *MAGLEV_SOURCES, "csrc/place.c"],
         include_dirs=["csrc"],
-        depends=[f"csrc/{name}.h" for name in ("maglev", "quotas", "seek", "turns", "flow", "siphash")],
-        extra_compile_args=COMMON,
+        depends=[f"csrc/{name}.h" for name in ("maglev", "quotas", "seek", "turns", "place", "flow", "siphash")],
+        extra_compile_args=[*COMMON, "-ffp-contract=off"],  # all CPUs are to find the same
         extra_link_args=SANITIZE,
     )
     if os.environ.get("MAGLEV_WITHOUT_DPDK"):

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from controller import config_values as values
 from controller.config_values import distinct, duration, one_of, whole, whole_seconds
+from forwarder.hashing.slot_table import MAGLEV, SCHEDULERS
 
 DAY = 86400.0
 
@@ -211,7 +212,7 @@ class VipEntry(Section):
     protocol: Annotated[Literal["tcp", "udp"], one_of("tcp", "udp")] = "tcp"
     port: values.VipPort = Field(examples=["80"])
     pools: Annotated[tuple[values.Name, ...], Field(min_length=1, examples=["[web]"]), distinct("pool")]
-    scheduler: Annotated[Literal["maglev"], one_of("maglev")] = "maglev"
+    scheduler: Annotated[str, one_of(*SCHEDULERS)] = MAGLEV
     table_size: values.Prime = 65537
     affinity: Annotated[Literal["flow", "client"], one_of("flow", "client")] = "flow"
     min_healthy: Annotated[int, whole(1, 65534)] = 1

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BeforeValidator
 from controller import durations
 from controller.config_errors import one_from, show
 from controller.model import ANY_PORT, Address
-from forwarder.hashing.maglev import MAX_SIZE
 from forwarder.hashing.primes import is_prime, next_prime
+from forwarder.hashing.slot_table import MAX_SIZE
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HASH_KEY = re.compile(r"[0-9a-fA-F]{32}")

@@ -13,7 +13,7 @@ from controller.config import Config
 from controller.config_errors import instead_of
 from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_keys
 from controller.reconcile import desired_state, is_healthy, member_status
-from forwarder.hashing import flow, maglev
+from forwarder.hashing import flow, slot_table
 
 
 def check(config: Config) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def replay_request(config: Config) -> dict[str, Any]:
 
 
 def table(config: Config, name: str) -> dict[str, Any]:
-    """The Maglev table of the vip of that name; raises ValueError when there is none."""
+    """The table of the vip of that name; raises ValueError when there is none."""
     vips = {vip.name: vip for vip in config.services()}
     if name not in vips:
         raise ValueError(f"there is no vip {name}; write {instead_of(name, vips, 'one of vips')}")
@@ -117,10 +117,10 @@ def _sorted(addresses: frozenset[Address]) -> list[Address]:
     return sorted(addresses, key=lambda address: (address.version, address.packed))
 
 
-def _build(vip: Vip) -> maglev.Table:
+def _build(vip: Vip) -> slot_table.Table:
     verdicts = _all_up((vip,))
     weights = {m.backend.name: m.weight for m in vip.members if is_healthy(m, verdicts, ())}
-    return maglev.build(weights, vip.table_size)
+    return slot_table.build(weights, vip.table_size, vip.scheduler)
 
 
 def _match(vips: tuple[Vip, ...], address: Address, protocol: str, port: int) -> Vip | None:

@@ -9,7 +9,7 @@ from controller.config_sections import BackendEntry, PoolEntry, Sections
 from controller.model import ANY_PORT, Address
 from controller.node_rules import Finding, own_addresses
 from controller.pools import Reached, reach
-from forwarder.hashing.maglev import MAX_MEMBERS
+from forwarder.hashing.slot_table import MAX_MEMBERS
 
 _MIN_IPV6_MTU = 1280
 _ENCAPSULATION = {4: 24, 6: 44}

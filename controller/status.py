@@ -12,7 +12,7 @@ from controller.app import Node
 from controller.forwarder_client import ForwarderError, Json
 from controller.model import Verdict, Vip
 from controller.reconcile import is_healthy, member_status
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 
 
 async def status(node: Node) -> Json:
@@ -52,7 +52,7 @@ async def status(node: Node) -> Json:
 def _vip(vip: Vip, node: Node, verdicts: dict[Any, Verdict]) -> Json:
     drained = node.overrides.drained
     weights = {m.backend.name: m.weight for m in vip.members if is_healthy(m, verdicts, drained)}
-    slots = _slots(tuple(weights.items()), vip.table_size)
+    slots = _slots(tuple(weights.items()), vip.table_size, vip.scheduler)
     return {
         "name": vip.name,
         "address": str(vip.address),
@@ -95,5 +95,5 @@ async def _stats(node: Node) -> Json | None:
 
 
 @lru_cache(maxsize=256)
-def _slots(weights: tuple[tuple[str, int], ...], size: int) -> dict[str, int]:
-    return maglev.build(dict(weights), size).counts()
+def _slots(weights: tuple[tuple[str, int], ...], size: int, scheduler: str) -> dict[str, int]:
+    return slot_table.build(dict(weights), size, scheduler).counts()

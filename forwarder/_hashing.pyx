@@ -1,6 +1,7 @@
 # cython: language_level=3
-"""Flow hash and Maglev table from C, without DPDK. Used through `forwarder.hashing`, not directly."""
+"""Flow hash, Maglev table and other schemes from C, without DPDK. Used through `forwarder.hashing`, not directly."""
 
+cimport cython
 from cpython cimport array
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -145,3 +146,79 @@ def renumber(array.array slots, array.array owners):
     if not owned:
         raise IndexError("a slot has no owner")
     return numbers
+
+
+cdef extern from "place.h" nogil:
+    struct place_member:
+        uint32_t seed[2]
+        double weight
+
+    void place_rendezvous(const uint32_t *keys, size_t count, const place_member *members, uint32_t n,
+                          uint32_t *positions)
+    void place_jump(const uint32_t *keys, size_t count, uint32_t buckets, uint32_t *positions)
+    size_t c_place_bounded "place_bounded"(const uint32_t *starts, size_t count, const uint32_t *owners,
+                                           uint32_t length, const uint64_t *caps, uint64_t *loads,
+                                           uint32_t *positions)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def rendezvous(const uint32_t[::1] keys, const uint32_t[:, ::1] seeds, const double[::1] weights,
+               uint32_t[::1] positions):
+    """Fill `positions[i]` with the member that keys[i] goes to; two words of seed and a weight per member."""
+    cdef uint32_t n = seeds.shape[0], m
+    cdef size_t count = keys.shape[0]
+    cdef place_member *members = <place_member *>calloc(n + 1, sizeof(place_member))
+    if members == NULL:
+        raise MemoryError("rendezvous")
+    try:
+        if <size_t>positions.shape[0] != count or weights.shape[0] != seeds.shape[0] or seeds.shape[1] != 2:
+            raise ValueError("arrays of different lengths")
+        for m in range(n):
+            members[m].seed[0] = seeds[m, 0]
+            members[m].seed[1] = seeds[m, 1]
+            members[m].weight = weights[m]
+            if not weights[m] > 0:
+                raise ValueError("a weight is not positive")
+        if count > 0:
+            with nogil:
+                place_rendezvous(&keys[0], count, members, n, &positions[0])
+    finally:
+        free(members)
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def jump(const uint32_t[::1] keys, uint32_t buckets, uint32_t[::1] positions):
+    """Fill `positions[i]` with the bucket, 0 .. buckets - 1, that keys[i] goes to."""
+    cdef size_t count = keys.shape[0]
+    if <size_t>positions.shape[0] != count or buckets == 0:
+        raise ValueError("arrays of different lengths, or no bucket")
+    if count > 0:
+        with nogil:
+            place_jump(&keys[0], count, buckets, &positions[0])
+
+
+@cython.boundscheck(False)
+@cython.wraparound(False)
+def bounded(const uint32_t[::1] starts, const uint32_t[::1] owners, const uint64_t[::1] caps, uint64_t[::1] loads,
+            uint32_t[::1] positions):
+    """Fill `positions[i]` with the owner that key i goes to: the first one from owners[starts[i]] on below its cap.
+
+    Raises `loads`. Returns how many keys did not go to their first owner.
+    """
+    cdef size_t count = starts.shape[0], i
+    cdef uint32_t length = owners.shape[0]
+    if <size_t>positions.shape[0] != count or caps.shape[0] != loads.shape[0] or length == 0:
+        raise ValueError("arrays of different lengths, or no owner")
+    for i in range(count):
+        if starts[i] >= length:
+            raise ValueError(f"start {starts[i]} is beyond the {length} owners")
+    for i in range(length):
+        if owners[i] >= <size_t>caps.shape[0]:
+            raise ValueError(f"owner {owners[i]} has no cap")
+    if count == 0:
+        return 0
+    with nogil:
+        i = c_place_bounded(&starts[0], count, &owners[0], length, &caps[0], &loads[0], &positions[0])
+    return i

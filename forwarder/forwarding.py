@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from forwarder._dataplane import Dataplane, State
 from forwarder.hashing.digest import state_digest
-from forwarder.hashing.maglev import Table
+from forwarder.hashing.slot_table import MAGLEV, Table
 from forwarder.next_hops import UNREACHABLE, NextHops
 from forwarder.settings import Address
 from forwarder.stable_ids import Counted, IdsExhausted
@@ -212,7 +212,7 @@ class Forwarding:
         return found
 
     def table(self, vip: VipMessage) -> Table:
-        """The Maglev table of a vip of the state in force."""
+        """The table of a vip of the state in force."""
         return self._prepared.members[vip.key].table
 
     def _members(self, message: StateMessage) -> dict[VipKey, Members]:
@@ -224,7 +224,7 @@ class Forwarding:
 
         return {
             vip.key: Members(
-                self._tables.build(vip.weights, vip.table_size),
+                self._tables.build(vip.weights, vip.table_size, vip.scheduler),
                 one(frozenset(keys[m.backend] for m in vip.members)),
                 one(frozenset(keys[m.backend] for m in vip.members if m.status != "down")),
             )
@@ -284,7 +284,7 @@ class Forwarding:
         if not nodes:
             return None
         names = sorted(nodes, key=str.encode)
-        table = self._tables.build(dict.fromkeys(names, 1), CLUSTER_SLOTS)
+        table = self._tables.build(dict.fromkeys(names, 1), CLUSTER_SLOTS, MAGLEV)
         slots = self._tables.slots(table, {name: position for position, name in enumerate(names)})
         return [self._tunnel(nodes[name], hop_of) for name in names], names.index(self._node), slots
 

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 from typing import Any
 
 from forwarder.hashing.flow import PROTOCOLS
-from forwarder.hashing.maglev import MAX_SIZE
 from forwarder.hashing.primes import is_prime
+from forwarder.hashing.slot_table import MAX_SIZE, SCHEDULERS
 from forwarder.settings import Address
 
 VERSION = 1
@@ -37,6 +37,7 @@ class VipMessage:
     protocol: int
     port: int
     client_affinity: bool
+    scheduler: str
     table_size: int
     members: tuple[Member, ...]
 
@@ -83,7 +84,7 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
     where = f"vip {name}"
     if raw["protocol"] not in PROTOCOLS:
         raise StateRefused(f"{where}: protocol {raw['protocol']!r} is not known")
-    if raw["scheduler"] != "maglev":
+    if raw["scheduler"] not in SCHEDULERS:
         raise StateRefused(f"{where}: scheduler {raw['scheduler']!r} is not known")
     if raw["affinity"] not in AFFINITIES:
         raise StateRefused(f"{where}: affinity {raw['affinity']!r} is not known")
@@ -102,6 +103,7 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
         protocol=PROTOCOLS[raw["protocol"]],
         port=raw["port"],
         client_affinity=raw["affinity"] == "client",
+        scheduler=raw["scheduler"],
         table_size=raw["table_size"],
         members=members,
     )

@@ -1,12 +1,12 @@
-"""Maglev tables, built once per (members, weights, size) however many vips use them."""
+"""Slot tables, built once per (members, weights, size, scheduler) however many vips use them."""
 
 from array import array
 from collections.abc import Mapping
 
 from forwarder import _hashing
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 
-Key = tuple[int, tuple[tuple[str, int], ...]]
+Key = tuple[str, int, tuple[tuple[str, int], ...]]
 SlotsKey = tuple[str, tuple[int, ...]]
 
 
@@ -14,21 +14,21 @@ class Tables:
     """Keeps the tables of the current state; those of an older one go when a state without them comes."""
 
     def __init__(self) -> None:
-        self._kept: dict[Key, maglev.Table] = {}
+        self._kept: dict[Key, slot_table.Table] = {}
         self._used: set[Key] = set()
         self._slots: dict[SlotsKey, array[int]] = {}
         self._used_slots: set[SlotsKey] = set()
 
-    def build(self, weights: Mapping[str, int], size: int) -> maglev.Table:
+    def build(self, weights: Mapping[str, int], size: int, scheduler: str) -> slot_table.Table:
         """The table for {name: weight}, from the cache when it is there."""
-        key = (size, tuple(sorted(weights.items())))
+        key = (scheduler, size, tuple(sorted(weights.items())))
         self._used.add(key)
         table = self._kept.get(key)
         if table is None:
-            table = self._kept[key] = maglev.build(weights, size)
+            table = self._kept[key] = slot_table.build(weights, size, scheduler)
         return table
 
-    def slots(self, table: maglev.Table, numbers: Mapping[str, int]) -> "array[int]":
+    def slots(self, table: slot_table.Table, numbers: Mapping[str, int]) -> "array[int]":
         """The table's slots as backend numbers, which is what the data plane reads."""
         owners = tuple(numbers[name] for name in table.names)
         key = (table.digest, owners)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 from perf.lcores import require_bench
 from perf.results import Law, Results, finish, options, steps
 
@@ -61,7 +61,7 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         turns.append(tables.build())
         began = time.perf_counter()
-        maglev.build(by_name, case.size)
+        slot_table.build(by_name, case.size)
         whole.append(time.perf_counter() - began)
     assert all(equal for _, _, equal in turns), f"{case}: the tables differ"
     return {

@@ -5,10 +5,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 
 State = Mapping[str, Any]
-Builder = Callable[[Mapping[str, int], int], maglev.Table]
+Builder = Callable[[Mapping[str, int], int, str], slot_table.Table]
 
 
 def fingerprint(settings: Mapping[str, Any]) -> str:
@@ -21,8 +21,9 @@ def table_weights(vip: Mapping[str, Any]) -> dict[str, int]:
     return {name: weight for name, weight, status in vip["members"] if status == "up" and weight > 0}
 
 
-def state_digest(state: State, build: Builder = maglev.build) -> str:
-    """SHA-256 hex over the sorted vips, members, weights and tables of a state message, and over its cluster if any.
+def state_digest(state: State, build: Builder = slot_table.build) -> str:
+    """SHA-256 hex over the sorted vips, members, weights and tables of a state message, and over its cluster if
+    any.
 
     `build` makes the tables; a caller that keeps a cache of them passes it here.
     """
@@ -43,5 +44,5 @@ def _vip(vip: Mapping[str, Any], addresses: Mapping[str, str], build: Builder) -
     return [
         *(vip[key] for key in ("name", "address", "protocol", "port", "scheduler", "affinity")),
         [[name, addresses[name], weight, status] for name, weight, status in sorted(vip["members"])],
-        build(table_weights(vip), vip["table_size"]).digest,
+        build(table_weights(vip), vip["table_size"], vip["scheduler"]).digest,
     ]

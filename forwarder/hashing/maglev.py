@@ -1,64 +1,35 @@
-"""The Maglev table of a set of weighted names (Eisenbud et al., NSDI 2016; weights as in DESIGN 5).
-
-A table is a function of (names, weights, size) alone, so that all nodes build the same one.
+"""`maglev`: Eisenbud et al., "Maglev" (NSDI 2016), with weights. Each backend prefers the slots of a table in an
+order of its own and they take turns, so shares are exact; when one leaves, its slots are shared out and a few
+others move.
 """
 
-import hashlib
-import sys
-from array import array
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import numpy as np
 
 from forwarder import _hashing
-from forwarder.hashing.primes import is_prime
-
-MAX_SIZE = 1 << 24
-MAX_MEMBERS = 0xFFFE
+from forwarder.hashing.scheme import Keys, Positions, Scheme, by_remainder
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """`slots[i]` is the position in `names` of the owner of slot i; no slots when there are no names.
+class Maglev(Scheme):
+    """A table of `size` slots, a prime; a key's slot is its remainder."""
 
-    `digest` is SHA-256 over size, names and slots (16-bit little-endian): equal exactly for equal tables.
-    """
+    scheme = "maglev"
 
-    names: tuple[str, ...]
-    size: int
-    slots: "array[int]"
-    digest: str
+    def __init__(self, weights: Mapping[str, int], size: int = 65537) -> None:
+        super().__init__(weights, size=size)
+        self._slots = self.slots(size)
 
-    def counts(self) -> dict[str, int]:
-        """Slots per name."""
-        owned = Counter(self.slots)
-        return {name: owned[position] for position, name in enumerate(self.names)}
+    def place(self, keys: Keys) -> Positions:
+        """See Scheme."""
+        return by_remainder(self._slots, keys)
 
+    @property
+    def memory(self) -> int:
+        """The table, 16 bits a slot."""
+        return len(self._slots) * 2
 
-def _table(names: tuple[str, ...], size: int, slots: "array[int]") -> Table:
-    little = slots
-    if sys.byteorder == "big":
-        little = array("H", slots)
-        little.byteswap()
-    hashed = hashlib.sha256("\0".join((str(size), *names, "")).encode())
-    hashed.update(little)  # as it lies in memory: other threads run meanwhile
-    return Table(names, size, slots, hashed.hexdigest())
-
-
-def build(weights: Mapping[str, int], size: int) -> Table:
-    """The table of `size` slots for {name: weight}. Names of weight 0 own nothing and are left out.
-
-    Raises ValueError for a size that is not a prime, negative weights or too many names.
-    """
-    if not is_prime(size) or size > MAX_SIZE:
-        raise ValueError(f"table size {size} is not a prime of at most {MAX_SIZE}")
-    if any(weight < 0 for weight in weights.values()):
-        raise ValueError("a weight is negative")
-    encoded = sorted(name.encode() for name, weight in weights.items() if weight > 0)
-    if len(encoded) > MAX_MEMBERS:
-        raise ValueError(f"{len(encoded)} backends in one table; at most {MAX_MEMBERS}")
-    names = tuple(name.decode() for name in encoded)
-    if not names:
-        return _table((), size, array("H"))
-    slots = _hashing.build(encoded, [weights[name] for name in names], size)
-    return _table(names, size, slots)
+    def slots(self, size: int) -> Positions:
+        """The table itself. Raises ValueError for a size that is no prime."""
+        names = [name.encode() for name in self.names]
+        return np.frombuffer(_hashing.build(names, self.weights.tolist(), size), dtype=np.uint16).astype(np.uint32)

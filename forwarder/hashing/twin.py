@@ -1,6 +1,8 @@
 """Pure-Python twins of the C hashes and of the Maglev table: slow, plain, and what the C is tested against."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+from forwarder.hashing.quotas import quotas
 
 MASK = (1 << 64) - 1
 OFFSET_KEY = 0xDEADBABE
@@ -62,37 +64,31 @@ def permutation(name: str, size: int) -> tuple[int, int]:
     return offset, skip
 
 
-def quotas(weights: Mapping[str, int], size: int) -> dict[str, int]:
-    """Slots per name: exact shares of `size`, rounded by largest remainder, ties to the smaller name."""
-    total = sum(weights.values())
-    shares = {name: divmod(size * weight, total) for name, weight in weights.items()}
-    left = size - sum(share for share, _ in shares.values())
-    by_remainder = sorted(shares, key=lambda name: (-shares[name][1], name.encode()))
-    extra = set(by_remainder[:left])
-    return {name: share + (name in extra) for name, (share, _) in shares.items()}
+def preferences(offset: int, skip: int, size: int) -> Iterator[int]:
+    """The slots in the order of a permutation."""
+    return ((offset + step * skip) % size for step in range(size))
 
 
-def populate(weights: Mapping[str, int], permutations: Mapping[str, tuple[int, int]], size: int) -> list[str]:
-    """Owner of each slot, by rounds in order of name; a turn costs the largest weight of credit."""
+def populate(weights: Mapping[str, int], preferred: Mapping[str, Iterator[int]], size: int) -> list[str]:
+    """Owner of each slot, by rounds in order of name; a turn costs the largest weight of credit.
+
+    `preferred[name]` yields the slots in that name's order of preference.
+    """
     names = sorted((name for name in weights if weights[name] > 0), key=str.encode)
-    left = quotas({name: weights[name] for name in names}, size)
+    left = dict(zip(names, quotas([weights[name] for name in names], size), strict=True))
     largest = max(weights[name] for name in names)
     credit = dict.fromkeys(names, 0)
-    step = dict.fromkeys(names, 0)
     owner: list[str | None] = [None] * size
     while any(left.values()):
         for name in names:
-            offset, skip = permutations[name]
             credit[name] += weights[name]
             while credit[name] >= largest and left[name] > 0:
                 credit[name] -= largest
-                while owner[(offset + step[name] * skip) % size] is not None:
-                    step[name] += 1
-                owner[(offset + step[name] * skip) % size] = name
+                owner[next(slot for slot in preferred[name] if owner[slot] is None)] = name
                 left[name] -= 1
     return [name for name in owner if name is not None]
 
 
 def table(weights: Mapping[str, int], size: int) -> list[str]:
-    """Twin of `forwarder.hashing.maglev.build`: the owner's name per slot."""
-    return populate(weights, {name: permutation(name, size) for name in weights}, size)
+    """Twin of the table that `forwarder.hashing.slot_table` builds for `maglev`: the owner's name per slot."""
+    return populate(weights, {name: preferences(*permutation(name, size), size) for name in weights}, size)

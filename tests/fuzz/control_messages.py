@@ -14,7 +14,7 @@ from typing import Any
 
 from forwarder import settings, state_message
 from forwarder.control import ControlServer, Handler, Request, RequestRefused, flow_of
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 from forwarder.hashing.digest import state_digest
 from forwarder.state_message import StateRefused
 
@@ -44,8 +44,8 @@ class Connection:
         pass
 
 
-def _small(weights: Mapping[str, int], size: int) -> maglev.Table:
-    return maglev.build(weights, min(size, LARGEST_TABLE))
+def _small(weights: Mapping[str, int], size: int, scheduler: str) -> slot_table.Table:
+    return slot_table.build(weights, min(size, LARGEST_TABLE), scheduler)
 
 
 async def _state(request: Request) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from forwarder import _hashing
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 from packets.road import Road
 from packets.world import VIP, ether, member, state, tcp, vip
 
@@ -43,17 +43,17 @@ def flapped(down: str | None = None, table_size: int = 251) -> dict[str, Any]:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of each table that was filled or renumbered, in order."""
     calls: list[str] = []
-    build, renumber = maglev.build, _hashing.renumber
+    build, renumber = slot_table.build, _hashing.renumber
 
-    def count_build(weights: Mapping[str, int], size: int) -> maglev.Table:
+    def count_build(weights: Mapping[str, int], size: int, scheduler: str) -> slot_table.Table:
         calls.append(" ".join(sorted(weights)))
-        return build(weights, size)
+        return build(weights, size, scheduler)
 
     def count_renumber(slots: Any, owners: Any) -> Any:
         calls.append(f"renumber {len(owners)}")
         return renumber(slots, owners)
 
-    monkeypatch.setattr(maglev, "build", count_build)
+    monkeypatch.setattr(slot_table, "build", count_build)
     monkeypatch.setattr(_hashing, "renumber", count_renumber)
     return calls
 

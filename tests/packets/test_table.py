@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from forwarder.hashing import maglev, twin
+from forwarder.hashing import slot_table, twin
 from packets.road import Road
 from packets.world import (
     ANY_PORT,
@@ -40,7 +40,7 @@ def owner(number: int, weights: Mapping[str, int], size: int = 251, affinity: st
         hashed = twin.client_hash(HASH_KEY, source, destination, 6)
     else:
         hashed = twin.flow_hash(HASH_KEY, source, destination, 1024 + number, 80, 6)
-    table = maglev.build(weights, size)
+    table = slot_table.build(weights, size)
     return table.names[table.slots[(hashed >> 32) % size]]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from forwarder import _hashing
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 
 SIZE = 16777213  # a prime, and the largest there is
 LONG = 0.001  # seconds; a thread that has not run for so long was kept from it
@@ -46,7 +46,7 @@ def share_of_another_thread(call: Callable[[], object]) -> float:
         lambda: _hashing.build([b"web1", b"web2"], [1, 2], SIZE),
         lambda: _hashing.populate([0, 1], [1, 1], [1, 1], SIZE),
         lambda: [_hashing.renumber(SLOTS, array("H", [7])) for _ in range(3)],
-        lambda: maglev._table(("web1",), SIZE, SLOTS),
+        lambda: slot_table._table(("web1",), SIZE, SLOTS),
     ],
     ids=["fill", "fill from permutations", "renumber", "digest"],
 )

@@ -14,7 +14,7 @@ from forwarder import canary
 from forwarder._dataplane import Dataplane, DataplaneError
 from forwarder.canary import Canary, Expected, Flight, ethernet, ip_packet, transport
 from forwarder.forwarding import Forwarding
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 from forwarder.hashing.flow import slot_hash
 from forwarder.next_hops import NextHops
 from forwarder.settings import Address, PortSettings, Settings
@@ -127,8 +127,8 @@ class Applied:
 class FakeForwarding:
     applied: Applied
 
-    def table(self, vip: VipMessage) -> maglev.Table:
-        return maglev.build(vip.weights, vip.table_size)
+    def table(self, vip: VipMessage) -> slot_table.Table:
+        return slot_table.build(vip.weights, vip.table_size)
 
 
 Came = tuple[int, str, int, int, bytes]
@@ -158,7 +158,7 @@ class FakeDataplane:
                 ports = struct.unpack("!HH", frame[34:38])
                 affinity = "client" if vip.client_affinity else "flow"
                 hashed = slot_hash(KEY, frame[26:30], frame[30:34], *ports, frame[23], affinity)
-                table = maglev.build(vip.weights, vip.table_size)
+                table = slot_table.build(vip.weights, vip.table_size)
                 backend = self.state.backends[table.names[table.slots[(hashed >> 32) % table.size]]]
                 return "own_untracked", 0, 0, encapsulated(frame, SOURCES[backend.version], backend)
         return "other_address", 0, 0, frame

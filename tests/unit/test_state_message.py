@@ -52,6 +52,7 @@ def test_a_good_message_is_typed() -> None:
         protocol=6,
         port=80,
         client_affinity=False,
+        scheduler="maglev",
         table_size=65537,
         members=(
             Member("web1", 100, "up"),
@@ -105,7 +106,7 @@ def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
         (state(cluster={"half \ud800 a pair": "10.0.2.2"}), "not a state message"),
         (with_vip(protocol="icmp"), "vip www: protocol 'icmp' is not known"),
         (with_vip(protocol=[]), "not a state message"),
-        (with_vip(scheduler="rendezvous"), "vip www: scheduler 'rendezvous' is not known"),
+        (with_vip(scheduler="sticky"), "vip www: scheduler 'sticky' is not known"),
         (with_vip(affinity="server"), "vip www: affinity 'server' is not known"),
         (with_vip(affinity=None), "vip www: affinity None is not known"),
         (with_vip(table_size=65536), "vip www: table_size 65536 is not a prime"),

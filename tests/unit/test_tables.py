@@ -2,57 +2,63 @@ from array import array
 
 import pytest
 
-from forwarder.hashing import maglev
+from forwarder.hashing import slot_table
 from forwarder.tables import Tables
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], int]]:
+def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, int], int, str]]:
     """What was really built, in order."""
-    calls: list[tuple[dict[str, int], int]] = []
-    real = maglev.build
+    calls: list[tuple[dict[str, int], int, str]] = []
+    real = slot_table.build
 
-    def build(weights: dict[str, int], size: int) -> maglev.Table:
-        calls.append((dict(weights), size))
-        return real(weights, size)
+    def build(weights: dict[str, int], size: int, scheduler: str) -> slot_table.Table:
+        calls.append((dict(weights), size, scheduler))
+        return real(weights, size, scheduler)
 
-    monkeypatch.setattr(maglev, "build", build)
+    monkeypatch.setattr(slot_table, "build", build)
     return calls
 
 
 def test_a_table_is_built_once_however_its_members_are_listed(built: list[object]) -> None:
     tables = Tables()
-    one = tables.build({"a": 1, "b": 2}, 7)
-    assert tables.build({"b": 2, "a": 1}, 7) is one
-    assert tables.build({"a": 1, "b": 3}, 7) is not one
-    assert tables.build({"a": 1, "b": 2}, 11) is not one
-    assert built == [({"a": 1, "b": 2}, 7), ({"a": 1, "b": 3}, 7), ({"a": 1, "b": 2}, 11)]
+    one = tables.build({"a": 1, "b": 2}, 7, "maglev")
+    assert tables.build({"b": 2, "a": 1}, 7, "maglev") is one
+    assert tables.build({"a": 1, "b": 3}, 7, "maglev") is not one
+    assert tables.build({"a": 1, "b": 2}, 11, "maglev") is not one
+    assert tables.build({"a": 1, "b": 2}, 7, "ring") is not one
+    assert built == [
+        ({"a": 1, "b": 2}, 7, "maglev"),
+        ({"a": 1, "b": 3}, 7, "maglev"),
+        ({"a": 1, "b": 2}, 11, "maglev"),
+        ({"a": 1, "b": 2}, 7, "ring"),
+    ]
 
 
 def test_a_table_stays_while_states_use_it_and_goes_when_one_does_not(built: list[object]) -> None:
     tables = Tables()
     for _ in range(3):
-        tables.build({"a": 1}, 7)
-        tables.build({"b": 1}, 7)
+        tables.build({"a": 1}, 7, "maglev")
+        tables.build({"b": 1}, 7, "maglev")
         tables.forget_unused()
     assert len(built) == 2
-    tables.build({"a": 1}, 7)
+    tables.build({"a": 1}, 7, "maglev")
     tables.forget_unused()
-    tables.build({"a": 1}, 7)
-    tables.build({"b": 1}, 7)
-    assert built[2:] == [({"b": 1}, 7)]
+    tables.build({"a": 1}, 7, "maglev")
+    tables.build({"b": 1}, 7, "maglev")
+    assert built[2:] == [({"b": 1}, 7, "maglev")]
 
 
 def test_a_refused_size_leaves_no_table() -> None:
     tables = Tables()
     for _ in range(2):
         with pytest.raises(ValueError, match="not a prime"):
-            tables.build({"a": 1}, 8)
+            tables.build({"a": 1}, 8, "maglev")
 
 
 def test_slots_are_the_owners_numbers() -> None:
     tables = Tables()
-    table = tables.build({"a": 1, "b": 1, "c": 0}, 7)
+    table = tables.build({"a": 1, "b": 1, "c": 0}, 7, "maglev")
     slots = tables.slots(table, {"a": 500, "b": 3, "c": 4})
     assert isinstance(slots, array)
     assert slots.typecode == "H"
@@ -61,7 +67,7 @@ def test_slots_are_the_owners_numbers() -> None:
 
 def test_slots_are_shared_while_the_numbers_are_the_same() -> None:
     tables = Tables()
-    table = tables.build({"a": 1, "b": 1}, 7)
+    table = tables.build({"a": 1, "b": 1}, 7, "maglev")
     one = tables.slots(table, {"a": 1, "b": 2})
     assert tables.slots(table, {"a": 1, "b": 2, "other": 9}) is one
     other = tables.slots(table, {"a": 1, "b": 3})
@@ -73,7 +79,7 @@ def test_slots_are_shared_while_the_numbers_are_the_same() -> None:
 def test_slots_of_former_numbers_are_forgotten_though_the_table_stays() -> None:
     tables = Tables()
     for number in range(100):  # a backend whose address changes gets another number and keeps its name
-        table = tables.build({"a": 1, "b": 1}, 7)
+        table = tables.build({"a": 1, "b": 1}, 7, "maglev")
         slots = tables.slots(table, {"a": 1000, "b": number})
         tables.forget_unused()
         assert tables.slots(table, {"a": 1000, "b": number}) is slots
