@@ -22,9 +22,9 @@ APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev 
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 
-.PHONY: help setup build demo test lint test-c test-unit test-packets test-sanitized test-lab coverage fuzz corpus \
-        sanitized debug clean bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables \
-        bench-pytest bench-all
+.PHONY: help setup build demo test lint test-c test-unit test-hashing test-packets test-sanitized test-lab coverage \
+        fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node bench-latency bench-zeroloss \
+        bench-scale bench-tables bench-pytest bench-all
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -33,7 +33,7 @@ help: ## what there is to make
 demo: build ## the whole load balancer in network namespaces: real TCP, failures, figures
 	@$(BIN)/maglev lab run
 
-test: lint test-c test-unit test-packets test-sanitized test-lab ## everything that can be checked
+test: lint test-c test-unit test-hashing test-packets test-sanitized test-lab ## everything that can be checked
 
 lint: build ## ruff, mypy --strict, compiler warnings as errors
 	$(BIN)/ruff check .
@@ -64,6 +64,9 @@ build/ctest/corpus/%: tests/fuzz/fuzz_%.c $(C_FILES)
 
 test-unit: build ## Python units, and control messages of the fuzz corpus
 	$(BIN)/pytest -q tests/unit tests/fuzz
+
+test-hashing: build ## what articles say of hashing schemes, and the comparison of schemes
+	$(BIN)/pytest -q tests/hashing
 
 test-packets: build ## packet tables through the real stages, in memory
 	$(BIN)/pytest -q tests/packets
@@ -131,6 +134,9 @@ bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss benc
 $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c perf/csrc/*.h)
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
+
+hashing: test-hashing ## the hashing laboratory: every figure of docs/hashing.md, tested, computed and drawn
+	@$(BIN)/python -m hashlab.report $(HASHING_ARGS)
 
 corpus: build ## what the fuzz targets start from, written anew
 	PYTHONPATH=tests:tests/unit $(BIN)/python tests/fuzz/make_corpus.py

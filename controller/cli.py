@@ -16,6 +16,7 @@ from controller import logs, offline, views
 from controller.api_client import ApiError, ask
 from controller.bench import bench
 from controller.config import Config, ConfigError, load
+from controller.hashing import hashing
 from controller.rundir import NoSuchNodeError, RunDir, RunDirError, find_running
 
 FAILED = 1
@@ -198,6 +199,7 @@ def explain(config: Path, capture: Path, workers: int, as_json: bool) -> None:
 
 
 maglev.add_command(bench)
+maglev.add_command(hashing)
 
 
 def main() -> None:

@@ -21,6 +21,8 @@ class Circle:
 
     def __init__(self, scheme: Scheme, most: int, points_of: Callable[[str, int], Points]) -> None:
         """`points_of(name, count)`: the heaviest name has `most` points, others by weight fewer, nobody none."""
+        if most < 1:
+            raise ValueError(f"{most} points for a backend; write at least 1")
         heaviest = int(scheme.weights.max())
         counts = np.maximum(1, (scheme.weights * (2 * most) + heaviest) // (2 * heaviest)).tolist()
         points = np.concatenate([points_of(name, count) for name, count in zip(scheme.names, counts, strict=True)])

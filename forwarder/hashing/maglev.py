@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from forwarder import _hashing
+from forwarder.hashing.primes import is_prime
 from forwarder.hashing.scheme import Keys, Positions, Scheme, by_remainder
 
 
@@ -31,5 +32,7 @@ class Maglev(Scheme):
 
     def slots(self, size: int) -> Positions:
         """The table itself. Raises ValueError for a size that is no prime."""
+        if not is_prime(size):
+            raise ValueError(f"table size {size} is not a prime")
         names = [name.encode() for name in self.names]
         return np.frombuffer(_hashing.build(names, self.weights.tolist(), size), dtype=np.uint16).astype(np.uint32)

@@ -1,0 +1,1 @@
+"""What articles say, measured again: one file each."""
