@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
-PURE := parse plain checksum vip_table conn_table maglev quotas turns seek place encap icmp fragment path_mtu
+PURE := parse plain checksum vip_table conn_table load_bound maglev quotas turns seek place encap icmp fragment \
+        path_mtu
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h) \

@@ -34,6 +34,7 @@ DATAPLANE_SOURCES = [
     "icmp.c",
     "lane.c",
     "learn.c",
+    "load_bound.c",
     "loop.c",
     "match.c",
     "muxing.c",
@@ -51,6 +52,7 @@ DATAPLANE_SOURCES = [
     "take_over.c",
     "trace.c",
     "vip_table.c",
+    "weigh.c",
     "worker.c",
     "wrap.c",
 ]

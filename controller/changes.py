@@ -57,7 +57,7 @@ def _compare(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Itera
 
 def _without_members(vips: Mapping[str, Vip]) -> dict[str, tuple[object, ...]]:
     return {
-        name: (v.address, v.protocol, v.port, v.scheduler, v.table_size, v.affinity, v.min_healthy)
+        name: (v.address, v.protocol, v.port, v.scheduler, v.table_size, v.affinity, v.min_healthy, v.load_bound)
         for name, v in vips.items()
     }
 

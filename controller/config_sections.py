@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from controller import config_values as values
-from controller.config_values import distinct, duration, one_of, whole, whole_seconds
+from controller.config_values import distinct, duration, number, one_of, whole, whole_seconds
 from forwarder.hashing.slot_table import MAGLEV, SCHEDULERS
 
 DAY = 86400.0
 
-NOT_BUILT_YET = frozenset({"load_bound", "shard"})
+NOT_BUILT_YET = frozenset({"shard"})
 """Keys of later versions, refused with another word than a misspelling."""
 
 
@@ -215,6 +215,7 @@ class VipEntry(Section):
     scheduler: Annotated[str, one_of(*SCHEDULERS)] = MAGLEV
     table_size: values.Prime = 65537
     affinity: Annotated[Literal["flow", "client"], one_of("flow", "client")] = "flow"
+    load_bound: Annotated[float, number(1.01, 10)] | None = None
     min_healthy: Annotated[int, whole(1, 65534)] = 1
 
 

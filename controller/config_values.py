@@ -48,6 +48,19 @@ def whole(low: int, high: int) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def number(low: float, high: float) -> BeforeValidator:
+    """A number of a range, with or without a fraction."""
+
+    def check(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{show(value)} is not a number; write one from {low:g} to {high:g}, without quotes")
+        if not low <= value <= high:
+            raise ValueError(f"{value} is out of range; write a number from {low:g} to {high:g}")
+        return float(value)
+
+    return BeforeValidator(check)
+
+
 def one_of(*values: str, later: Mapping[str, str] | None = None) -> BeforeValidator:
     """One of some words; `later` maps words that are not built yet to what to write until they are."""
 

@@ -64,6 +64,7 @@ class Vip:
     table_size: int
     affinity: str
     min_healthy: int
+    load_bound: float | None = None
 
 
 def check_keys(vips: Iterable[Vip]) -> frozenset[CheckKey]:

@@ -38,6 +38,7 @@ def check(config: Config) -> dict[str, Any]:
                 "table_size": vip.table_size,
                 "affinity": vip.affinity,
                 "min_healthy": vip.min_healthy,
+                "load_bound": vip.load_bound,
                 "members": [
                     {
                         "name": member.backend.name,

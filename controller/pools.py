@@ -57,4 +57,5 @@ def flatten(vip: VipEntry, pools: Mapping[str, Pool]) -> Vip:
         table_size=vip.table_size,
         affinity=vip.affinity,
         min_healthy=vip.min_healthy,
+        load_bound=vip.load_bound,
     )

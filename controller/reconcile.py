@@ -63,5 +63,6 @@ def _vip_state(vip: Vip, verdicts: Verdicts, drained: Collection[str]) -> dict[s
         "scheduler": vip.scheduler,
         "table_size": vip.table_size,
         "affinity": vip.affinity,
+        **({} if vip.load_bound is None else {"load_bound": vip.load_bound}),
         "members": [[m.backend.name, m.weight, member_status(m, verdicts, drained)] for m in members],
     }

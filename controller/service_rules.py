@@ -24,6 +24,7 @@ def service_findings(config: Sections) -> Iterator[Finding]:
     yield from _identities(config)
     yield from _nodes(config)
     yield from _vips(config)
+    yield from _load_bounds(config)
     served = [list(reach(vip.pools, config.backend_pools)) for vip in config.vips]
     yield from _conflicts(config, served)
     yield from _sizes(config, served)
@@ -157,6 +158,19 @@ def _vips(config: Sections) -> Iterator[Finding]:
         if vip.address in own:
             message = f"{vip.address} is this node ({own[vip.address]}); write an address of its own"
             yield (*path, "address"), message
+
+
+def _load_bounds(config: Sections) -> Iterator[Finding]:
+    for position, vip in enumerate(config.vips):
+        path: KeyPath = ("vips", position, "load_bound")
+        if vip.load_bound is None:
+            continue
+        if vip.protocol != "tcp":
+            message = f"is for tcp, where a SYN begins a flow, and the protocol is {vip.protocol}; leave it out"
+            yield path, message
+        if vip.affinity == "client":
+            message = "would tear the flows of a client apart, which affinity: client keeps together; leave one out"
+            yield path, message
 
 
 def _conflicts(config: Sections, served: list[list[Reached]]) -> Iterator[Finding]:

@@ -131,6 +131,7 @@ def _health(answer: Json) -> None:
 
 
 _TRAFFIC = ("packets", "bytes", "flows")
+_NAMES = 8  # in one line
 _CONNECTIONS = ("live", "entries", "inserted", "evicted", "refused")
 
 
@@ -151,6 +152,7 @@ def _stats(stats: Mapping[str, Any]) -> None:
     if connections := stats.get("connections"):
         _console().print(f"connections: {_kept(connections)}", markup=False)
     _path_mtus(stats.get("path_mtus", ()))
+    _load_bounds(stats.get("load_bounds", {}))
     pool, pieces = stats["pool"], stats["pool"].get("pieces")  # an earlier version's forwarder has none
     _console().print(f"packet pool: {pool['free']} of {pool['size']} free")
     if pieces is not None:
@@ -162,6 +164,14 @@ def _path_mtus(learned: Iterable[Mapping[str, Any]]) -> None:
     rows = [(way["backend"], way["address"], way["mtu"], f"{way['seconds']} s") for way in learned]
     if rows:
         _table("path MTUs that routers told of", ("backend", "address", "mtu", "for"), rows)
+
+
+def _load_bounds(bounds: Mapping[str, Mapping[str, Any]]) -> None:
+    for vip, load in bounds.items():
+        names = load["over"]
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        said = f"over it: {', '.join(names[:_NAMES])}{more}" if names else "no backend is over it"
+        _console().print(f"vip {vip}: load bound {load['bound']:g}, {said}", markup=False)
 
 
 def _fates(stats: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:

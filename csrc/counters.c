@@ -225,7 +225,8 @@ void dataplane_lookup(const struct dataplane *d, const struct flow_question *q, 
 		slot_hash = flow_client_hash(&w->key, &key);
 	if (vip->table_size > 0) {
 		a->slot = flow_slot(slot_hash, vip->table_size);
-		a->backend = vip->slots[a->slot];
+		a->backend = vip->bounded ? load_bound_choose(vip->slots, vip->table_size, a->slot, vip_over(vip, s))
+					  : vip->slots[a->slot];
 	}
 	if (conn_lookup(&w->table, a->hash, vip->id, w->now, &found) >= 0 &&
 	    vip_may_use(vip, s, found.backend, found.generation)) {

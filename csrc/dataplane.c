@@ -10,6 +10,7 @@
 
 #include "loop.h"
 #include "road.h"
+#include "weigh.h"
 
 int dataplane_init(int argc, char **argv)
 {
@@ -96,6 +97,8 @@ void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, 
 
 void dataplane_publish(struct dataplane *d, struct state *s)
 {
+	if (s != NULL)
+		weigh(d, s);
 	state_publish(&d->state, s);
 }
 
@@ -149,6 +152,8 @@ uint32_t dataplane_step(struct dataplane *d, uint32_t now)
 {
 	uint32_t moved;
 
+	if (d->workers[0].now != now)
+		dataplane_weigh(d);
 	if (road_by_rss(d))
 		return step_lanes(d, now);
 	if (d->steering.chooser.matcher.now != now)

@@ -42,6 +42,10 @@ struct vip_spec {
 	const uint16_t *slots;     // [table_size] backend indices; must outlive the state
 	const uint16_t *usable;    // [usable_count] backend indices whose old flows may go on
 	uint32_t usable_count;
+	double load_bound;         // 0 = none, else above 1: times a backend's share of the live flows (load_bound.h)
+	const uint16_t *owners;    // [owner_count] backend indices that own slots; must outlive the state
+	const uint32_t *weights;   // [owner_count] theirs, above 0; must outlive the state
+	uint32_t owner_count;      // of a vip with a load bound
 };
 
 // The nodes that share a datagram's fragments out among themselves; table_size 0: this node is alone.
@@ -53,7 +57,8 @@ struct cluster_spec {
 	const uint16_t *slots; // [table_size] positions; must outlive the state
 };
 
-// Returns NULL and sets *error to a negative errno: -EINVAL for an index out of range, -EEXIST for a vip given twice.
+// Returns NULL and sets *error to a negative errno: -EINVAL for an index or a load bound out of range, -EEXIST for a vip
+// given twice.
 struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const struct backend_spec *backends,
 			  uint32_t backend_count, const struct cluster_spec *cluster, int *error);
 void state_free(struct state *s);
@@ -161,6 +166,10 @@ void dataplane_stop(struct dataplane *d);
 // Not running: one turn of every stage on the calling thread, at clock `now` (seconds). Returns packets moved.
 uint32_t dataplane_step(struct dataplane *d, uint32_t now);
 
+// To be said every second while running: see which backends are over the load bounds of their vips. A state is
+// published with what is so at that moment, and dataplane_step() sees by itself when a second has passed.
+void dataplane_weigh(struct dataplane *d);
+
 // Forget the flows of one backend: each worker does it in slices between its bursts, and this waits for all of them.
 void dataplane_flush(struct dataplane *d, uint16_t backend);
 
@@ -223,6 +232,8 @@ void dataplane_backend_traffic(const struct dataplane *d, uint16_t backend, uint
 // Live entries in all connection tables.
 uint64_t dataplane_backend_flows(const struct dataplane *d, uint16_t backend);
 uint64_t dataplane_vip_flows(const struct dataplane *d, uint16_t vip);
+// Backends that are over the load bound of this vip, in the state in force; returns how many.
+uint32_t dataplane_over(const struct dataplane *d, uint16_t vip, uint16_t *backends, uint32_t room);
 // The MTU that was learned of the way to a backend of the state in force, and for how long still; false: none is.
 bool dataplane_path_mtu(const struct dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds);
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker); // of a stage there is
@@ -248,7 +259,7 @@ struct flow_answer {
 	uint64_t hash;
 };
 
-// What would happen to a packet of this flow now.
+// What would happen to a packet of this flow now; where the flow is new and its vip has a load bound, to its SYN.
 void dataplane_lookup(const struct dataplane *d, const struct flow_question *question, struct flow_answer *answer);
 
 // -- rings by themselves, to be seen working -------------------------------------------------------------------------

@@ -25,6 +25,45 @@ static void seek_slot(const struct worker *w, struct job *job)
 	rte_prefetch0(job->slot);
 }
 
+// Make the flow's entry; `why` it is due.
+static inline enum reason remember(struct worker *w, const struct state *s, const struct job *job, uint16_t backend,
+				   enum reason why, bool absent)
+{
+	const struct conn_entry entry = {
+		.backend = backend,
+		.generation = s->generations[backend],
+		.vip = job->vip->id,
+		.state = first_state(&job->view),
+	};
+
+	if (absent ? conn_insert_absent(&w->table, job->hash, &entry, w->now)
+		   : conn_insert(&w->table, job->hash, &entry, w->now))
+		return why;
+	return REASON_table_full;
+}
+
+// Likewise, for a vip with a load bound. Only the first packet of a TCP flow may be led past its slot: what comes after
+// it finds the entry. Without an entry it goes where all nodes would send it.
+static __rte_noinline enum reason remember_bounded(struct worker *w, const struct state *s, const struct job *job,
+						   struct packet_note *note, enum reason why, bool absent)
+{
+	const struct packet_view *v = &job->view;
+	const struct vip *vip = job->vip;
+	bool begins = (v->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN && !v->fragment;
+	uint16_t backend = note->backend;
+	enum reason reason;
+
+	if (begins)
+		backend = load_bound_choose(vip->slots, vip->table_size, (uint32_t)(job->slot - vip->slots),
+					    vip_over(vip, s));
+	if (backend != note->backend)
+		why = REASON_new_deflected;
+	reason = remember(w, s, job, backend, why, absent);
+	if (reason == why)
+		note->backend = backend;
+	return reason;
+}
+
 // The Maglev table's choice, remembered when it may be. `why`: the flow is new, or its entry no longer holds; `absent`: it
 // has none at all.
 static __rte_noinline enum reason decide_new(struct worker *w, const struct state *s, const struct job *job,
@@ -32,7 +71,6 @@ static __rte_noinline enum reason decide_new(struct worker *w, const struct stat
 {
 	const struct vip *vip = job->vip;
 	const struct packet_view *v = &job->view;
-	struct conn_entry entry = {.vip = vip->id, .state = first_state(v)};
 
 	if (job->slot == NULL)
 		return REASON_no_backend;
@@ -49,12 +87,9 @@ static __rte_noinline enum reason decide_new(struct worker *w, const struct stat
 		return REASON_reset_untracked; // the end of a flow is not worth an entry
 	if (why == REASON_new_flow && !conn_fair(&w->table, vip->id, s->vip_count))
 		return REASON_over_share;
-	entry.backend = note->backend;
-	entry.generation = s->generations[note->backend];
-	if (absent ? conn_insert_absent(&w->table, job->hash, &entry, w->now)
-		   : conn_insert(&w->table, job->hash, &entry, w->now))
-		return why;
-	return REASON_table_full;
+	if (unlikely(vip->bounded))
+		return remember_bounded(w, s, job, note, why, absent);
+	return remember(w, s, job, *job->slot, why, absent);
 }
 
 // The connection table's backend while it may be used, else the Maglev table's.

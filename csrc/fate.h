@@ -42,6 +42,7 @@ enum fate {
 	X(new_flow, HASH_NEW, "a new flow: the Maglev table chose its backend")                                        \
 	X(new_after_closing, HASH_NEW, "a SYN on a closing flow is a new flow: the Maglev table chose")                \
 	X(backend_left, HASH_NEW, "the flow's backend may not be used any more: the Maglev table chose another")       \
+	X(new_deflected, HASH_NEW, "a new flow whose backend is over the load bound: to the next in the table that is not") \
 	X(reset_untracked, HASH_UNTRACKED, "an RST of no known flow: by the Maglev table, not remembered")             \
 	X(table_full, HASH_UNTRACKED, "no room in the connection table: by the Maglev table, not remembered")          \
 	X(over_share, HASH_UNTRACKED, "the vip has its fair share of a table that is nearly full: not remembered")     \

@@ -107,27 +107,62 @@ uint32_t state_backends_at(const struct state *s, const uint8_t *address, uint8_
 	return count;
 }
 
-static int build_vip(struct state *s, uint32_t position, const struct vip_spec *spec, uint32_t words)
+static bool is_bounded(const struct vip_spec *spec)
+{
+	return spec->load_bound != 0;
+}
+
+static bool is_backend(const struct state *s, uint16_t index)
+{
+	return index < s->backend_count && s->backends[index].generation != 0;
+}
+
+static int build_bounded(struct state *s, const struct vip_spec *spec, uint64_t *over)
+{
+	if (!(spec->load_bound > 1))
+		return -EINVAL;
+	for (uint32_t i = 0; i < spec->owner_count; i++)
+		if (!is_backend(s, spec->owners[i]) || spec->weights[i] == 0)
+			return -EINVAL;
+	s->bounded[s->bounded_count++] = (struct bounded_vip){
+		.vip = spec->id,
+		.bound = {
+			.factor = spec->load_bound,
+			.backends = spec->owners,
+			.weights = spec->weights,
+			.count = spec->owner_count,
+			.over = over,
+		},
+	};
+	return 0;
+}
+
+// Its bits are `bits`: state_words() of them, and for a load bound as many again.
+static int build_vip(struct state *s, uint32_t position, const struct vip_spec *spec, uint64_t *bits)
 {
 	struct vip *vip = &s->vips[position];
-	uint64_t *usable = s->usable + (size_t)position * words;
-	int rc;
+	int rc = 0;
 
 	if (spec->id >= CONN_MAX_VIPS || (spec->address_length != 4 && spec->address_length != 16))
 		return -EINVAL;
 	for (uint32_t i = 0; i < spec->usable_count; i++) {
 		uint16_t backend = spec->usable[i];
 
-		if (backend >= s->backend_count || s->backends[backend].generation == 0)
+		if (!is_backend(s, backend))
 			return -EINVAL;
-		usable[backend / 64] |= 1ULL << (backend % 64);
+		bits[backend / 64] |= 1ULL << (backend % 64);
 	}
+	if (is_bounded(spec))
+		rc = build_bounded(s, spec, bits + state_words(s));
+	if (rc != 0)
+		return rc;
 	*vip = (struct vip){
 		.id = spec->id,
 		.client_affinity = spec->client_affinity != 0,
+		.bounded = is_bounded(spec),
 		.table_size = spec->table_size,
 		.slots = spec->slots,
-		.usable = usable,
+		.usable = bits,
 	};
 	rc = vip_table_add(&s->vip_table, spec->address, spec->address_length, spec->protocol, spec->port,
 			   (int32_t)position);
@@ -159,10 +194,33 @@ static int check_tables(const struct state *s)
 		if (i > 0 && vips[i].slots == vips[i - 1].slots)
 			continue; // the first one is the longest
 		for (uint32_t k = 0; k < vips[i].table_size; k++)
-			if (vips[i].slots[k] >= s->backend_count || s->backends[vips[i].slots[k]].generation == 0)
+			if (!is_backend(s, vips[i].slots[k]))
 				rc = -EINVAL;
 	}
 	free(vips);
+	return rc;
+}
+
+static int build_vips(struct state *s, const struct vip_spec *specs, uint32_t count)
+{
+	uint32_t words = state_words(s), bounded = 0;
+	uint64_t *bits;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		bounded += is_bounded(&specs[i]);
+	s->vip_count = count;
+	s->vips = calloc(count + 1u, sizeof(*s->vips));
+	s->usable = calloc(((size_t)count + bounded) * words + 1, sizeof(*s->usable));
+	s->bounded = calloc(bounded + 1u, sizeof(*s->bounded));
+	s->live = calloc(s->backend_count + 1u, sizeof(*s->live));
+	if (s->vips == NULL || s->usable == NULL || s->bounded == NULL || s->live == NULL)
+		return -ENOMEM;
+	bits = s->usable;
+	for (uint32_t i = 0; i < count && rc == 0; i++) {
+		rc = build_vip(s, i, &specs[i], bits);
+		bits += is_bounded(&specs[i]) ? 2 * words : words;
+	}
 	return rc;
 }
 
@@ -170,7 +228,6 @@ struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const
 			  uint32_t backend_count, const struct cluster_spec *cluster, int *error)
 {
 	struct state *s = calloc(1, sizeof(*s));
-	uint32_t words;
 
 	*error = -ENOMEM;
 	if (s == NULL)
@@ -178,20 +235,12 @@ struct state *state_build(const struct vip_spec *vips, uint32_t vip_count, const
 	*error = build_backends(s, backends, backend_count);
 	if (*error == 0)
 		*error = build_addresses(s, backends, backend_count);
-	words = s->backend_count / 64 + 1;
 	if (*error == 0)
 		*error = build_cluster(&s->cluster, cluster);
 	if (*error == 0)
 		*error = vip_table_create(&s->vip_table, vip_count);
-	if (*error == 0) {
-		s->vip_count = vip_count;
-		s->vips = calloc(vip_count + 1u, sizeof(*s->vips));
-		s->usable = calloc((size_t)vip_count * words + 1, sizeof(*s->usable));
-		if (s->vips == NULL || s->usable == NULL)
-			*error = -ENOMEM;
-	}
-	for (uint32_t i = 0; i < vip_count && *error == 0; i++)
-		*error = build_vip(s, i, &vips[i], words);
+	if (*error == 0)
+		*error = build_vips(s, vips, vip_count);
 	if (*error == 0)
 		*error = check_tables(s);
 	if (*error == 0)
@@ -210,6 +259,8 @@ void state_free(struct state *s)
 	free(s->generations);
 	free(s->addresses);
 	free(s->usable);
+	free(s->bounded);
+	free(s->live);
 	free(s->cluster.nodes);
 	free(s);
 }

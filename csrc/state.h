@@ -14,6 +14,7 @@
 #include "conn_table.h"
 #include "dataplane.h"
 #include "encap.h"
+#include "load_bound.h"
 #include "vip_table.h"
 
 // What a worker needs to send to a backend: one cache line.
@@ -27,6 +28,7 @@ static_assert(sizeof(struct backend) == 64, "a backend is one cache line");
 struct vip {
 	uint16_t id; // stable index
 	bool client_affinity;
+	bool bounded;            // it has a load bound; its bits of that stand behind `usable`, see vip_over()
 	uint32_t table_size;     // 0 = nobody takes new flows
 	const uint16_t *slots;   // backend indices; memory of the caller, shared by vips with equal tables
 	const uint64_t *usable;  // bit per backend index: its old flows of this vip may go on
@@ -40,6 +42,12 @@ struct cluster {
 	uint16_t self;
 	uint32_t table_size; // 0 = this node is alone
 	const uint16_t *slots;
+};
+
+// A vip with a load bound, for the control thread.
+struct bounded_vip {
+	uint16_t vip; // its id
+	struct load_bound bound;
 };
 
 // Whose a backend address is, for errors that quote a packet to it.
@@ -59,6 +67,9 @@ struct state {
 	struct backend_address *addresses; // [address_count], sorted
 	uint32_t address_count;
 	uint64_t *usable; // backing memory of all vips' bits
+	struct bounded_vip *bounded; // [bounded_count]
+	uint32_t bounded_count;
+	uint64_t *live; // [backend_count] flows when they were counted last; of the control thread
 	struct cluster cluster;
 };
 
@@ -66,6 +77,18 @@ static inline bool vip_may_use(const struct vip *vip, const struct state *s, uin
 {
 	return backend < s->backend_count && (vip->usable[backend / 64] >> (backend % 64) & 1) != 0 &&
 	       s->generations[backend] == generation;
+}
+
+// Words of one kind of bits of a vip.
+static inline uint32_t state_words(const struct state *s)
+{
+	return s->backend_count / 64 + 1;
+}
+
+// Of a bounded vip: bit per backend index that is over (load_bound.h).
+static inline const uint64_t *vip_over(const struct vip *vip, const struct state *s)
+{
+	return vip->usable + state_words(s);
 }
 
 // The backends of an address; they stand together from *first on. Returns how many.

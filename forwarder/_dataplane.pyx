@@ -393,13 +393,15 @@ cdef class State:
     array("H") of backend indices (empty: nobody takes new flows) and usable a sequence of backend indices.
     `cluster`: (nodes, position of this node, slots): nodes are (next hop, packed address, packed tunnel source) each,
     slots an array("H") of positions; None for a node that is alone.
-    Raises DataplaneError: EINVAL for an index out of range, EEXIST for a vip given twice.
+    `bounds`: {vip id: (load bound, owners, weights)} of vips that have one: array("H") of the backend indices that own
+    slots, and array("I") of their weights.
+    Raises DataplaneError: EINVAL for an index or a load bound out of range, EEXIST for a vip given twice.
     """
 
     cdef c.state *handle
-    cdef list slots  # the tables that the C state points into
+    cdef list held  # the arrays that the C state points into
 
-    def __cinit__(self, list vips, list backends, tuple cluster=None):
+    def __cinit__(self, list vips, list backends, tuple cluster=None, dict bounds=None):
         cdef list nodes = [(0, 1, *node) for node in cluster[0]] if cluster is not None else []
         cdef c.vip_spec *vip_specs = <c.vip_spec *>calloc(len(vips) + 1, sizeof(c.vip_spec))
         cdef c.backend_spec *backend_specs = <c.backend_spec *>calloc(len(backends) + 1, sizeof(c.backend_spec))
@@ -408,7 +410,7 @@ cdef class State:
         cdef uint32_t vip_count = len(vips), backend_count = len(backends)
         cdef int error = 0
         cdef list usable = []
-        self.slots = []
+        self.held = []
         try:
             if vip_specs == NULL or backend_specs == NULL or node_specs == NULL:
                 raise MemoryError("forwarding state")
@@ -416,6 +418,8 @@ cdef class State:
                 self._backend(&backend_specs[i], backends[i])
             for i in range(vip_count):
                 self._vip(&vip_specs[i], usable, vips[i])
+                if bounds and vip_specs[i].id in bounds:
+                    self._bound(&vip_specs[i], bounds[vip_specs[i].id])
             for i in range(len(nodes)):
                 self._backend(&node_specs[i], nodes[i])
             self._cluster(&cluster_spec, node_specs, cluster)
@@ -455,7 +459,7 @@ cdef class State:
     cdef const uint16_t *_slots(self, array.array table) except? NULL:
         if table.typecode != "H":
             raise ValueError("a table is an array of 16-bit numbers")
-        self.slots.append(memoryview(table))  # an exported buffer cannot be resized
+        self.held.append(memoryview(table))  # an exported buffer cannot be resized
         return table.data.as_ushorts
 
     cdef _vip(self, c.vip_spec *spec, list keep, tuple vip):
@@ -476,6 +480,17 @@ cdef class State:
         spec.usable = members.data.as_ushorts
         spec.usable_count = len(members)
         keep.append(members)
+
+    cdef _bound(self, c.vip_spec *spec, tuple bound):
+        cdef array.array owners, weights
+        factor, owners, weights = bound
+        if weights.typecode != "I" or len(weights) != len(owners):
+            raise ValueError("each owner of slots has a weight, a 32-bit number")
+        spec.load_bound = factor
+        spec.owners = self._slots(owners)
+        spec.weights = weights.data.as_uints
+        spec.owner_count = len(owners)
+        self.held.append(memoryview(weights))
 
     cdef c.state *get(self) except NULL:
         if self.handle == NULL:
@@ -650,6 +665,12 @@ cdef class Dataplane:
             moved = c.dataplane_step(d, now)
         return moved
 
+    def weigh(self):
+        """See which backends are over the load bounds of their vips; to be called every second while running."""
+        cdef c.dataplane *d = self.get()
+        with nogil:
+            c.dataplane_weigh(d)
+
     def flush(self, uint16_t backend):
         """Forget all flows of the backend with this index."""
         cdef c.dataplane *d = self.get()
@@ -763,6 +784,12 @@ cdef class Dataplane:
         if vip >= MAX_VIPS:
             raise IndexError("no such vip")
         return c.dataplane_vip_flows(self.get(), vip)
+
+    def over(self, uint16_t vip):
+        """Indices of the backends that are over the load bound of the vip with this id."""
+        cdef array.array room = array.array("H", bytes(2 * MAX_BACKENDS))
+        cdef uint32_t count = c.dataplane_over(self.get(), vip, room.data.as_ushorts, MAX_BACKENDS)
+        return list(room[:count])
 
     def turns(self):
         """Loop counters: [("steering", 0, n), ("worker", i, n)..., ("muxing", 0, n)]; in layout rss only workers."""

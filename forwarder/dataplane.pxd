@@ -52,6 +52,10 @@ cdef extern from "dataplane.h" nogil:
         const uint16_t *slots
         const uint16_t *usable
         uint32_t usable_count
+        double load_bound
+        const uint16_t *owners
+        const uint32_t *weights
+        uint32_t owner_count
 
     enum idle_policy:
         IDLE_SPIN
@@ -175,6 +179,7 @@ cdef extern from "dataplane.h" nogil:
     int dataplane_start(dataplane *d, const unsigned int *lcores)
     void dataplane_stop(dataplane *d)
     uint32_t dataplane_step(dataplane *d, uint32_t now)
+    void dataplane_weigh(dataplane *d)
     void dataplane_flush(dataplane *d, uint16_t backend)
     int dataplane_inject(dataplane *d, const void *frame, uint32_t length, uint8_t worker)
     int dataplane_collect(dataplane *d, collected *what, void *frame, uint32_t room)
@@ -194,6 +199,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_backend_traffic(const dataplane *d, uint16_t backend, uint64_t *packets, uint64_t *bytes)
     uint64_t dataplane_backend_flows(const dataplane *d, uint16_t backend)
     uint64_t dataplane_vip_flows(const dataplane *d, uint16_t vip)
+    uint32_t dataplane_over(const dataplane *d, uint16_t vip, uint16_t *backends, uint32_t room)
     bool dataplane_path_mtu(const dataplane *d, uint16_t backend, uint16_t *mtu, uint32_t *seconds)
     uint64_t dataplane_turns(const dataplane *d, stage_kind stage, uint32_t worker)
     void dataplane_worker(const dataplane *d, uint32_t worker, worker_counters *counters)

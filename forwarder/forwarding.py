@@ -22,7 +22,7 @@ from forwarder.table_ids import MAX_BACKENDS, MAX_VIPS, BackendKey, TableIds, Vi
 from forwarder.tables import Tables
 
 if TYPE_CHECKING:
-    from forwarder._dataplane import ClusterEntry
+    from forwarder._dataplane import ClusterEntry, LoadBound
 
 NO_SLOTS: "array[int]" = array("H")
 CLUSTER_SLOTS = 5003
@@ -201,6 +201,18 @@ class Forwarding:
             backends.setdefault(name, Counter()).update(traffic)
         return vips, {name: dict(traffic) for name, traffic in backends.items()}
 
+    def load_bounds(self) -> dict[str, dict[str, Any]]:
+        """Of each vip that has a load bound: {"bound", "over": names of the backends that are over it now}."""
+        _, backends = self.names()
+        return {
+            vip.name: {
+                "bound": vip.load_bound,
+                "over": sorted(backends[number] for number in self._dataplane.over(self._vips.assign(vip.key)[0])),
+            }
+            for vip in self.applied.message.vips
+            if vip.load_bound is not None
+        }
+
     def path_mtus(self) -> list[dict[str, Any]]:
         """What was learned of the ways to backends: {"backend", "address", "mtu", "seconds"} each."""
         found = []
@@ -254,7 +266,8 @@ class Forwarding:
         numbers_of = cache(lambda backends: array("H", sorted(numbers[key][0] for key in backends)))
         slots_of = self._slots_of(prepared, by_name)
         vips = [self._vip_entry(vip, slots_of[vip.key], numbers_of(usable[vip.key])) for vip in message.vips]
-        state = State(vips, backends, self._cluster_entry(message.cluster, hop_of))
+        bounds = self._bounds(message.vips, by_name)
+        state = State(vips, backends, self._cluster_entry(message.cluster, hop_of), bounds)
         self._write_macs()
         # First: a process that is killed between the two has made no entry that its successor could not read.
         self._note(TableIds(self._vips.held(), self._backends.held(), usable))
@@ -292,6 +305,17 @@ class Forwarding:
         different = {id(members.table): members.table for members in prepared.members.values()}
         slots = {key: self._tables.slots(t, numbers) if t.names else NO_SLOTS for key, t in different.items()}
         return {vip: slots[id(members.table)] for vip, members in prepared.members.items()}
+
+    def _bounds(self, vips: tuple[VipMessage, ...], numbers: dict[str, int]) -> "dict[int, LoadBound]":
+        return {
+            self._vips.assign(vip.key)[0]: (
+                vip.load_bound,
+                array("H", [numbers[name] for name in vip.weights]),
+                array("I", vip.weights.values()),
+            )
+            for vip in vips
+            if vip.load_bound is not None
+        }
 
     def _vip_entry(self, vip: VipMessage, slots: "array[int]", usable: "array[int]") -> tuple[Any, ...]:
         number, _ = self._vips.assign(vip.key)

@@ -19,6 +19,7 @@ from forwarder.next_hops import NextHops
 from forwarder.ports import interface_index, link_up, open_ports
 from forwarder.settings import Refused, Settings
 
+WEIGH_PERIOD = 1.0  # seconds between looks at the load bounds
 REAP_PERIOD = 2.0  # seconds between looks whether removed backends have lost their last flow
 
 log = structlog.get_logger()
@@ -98,10 +99,16 @@ class Node:
         }
 
     async def run(self) -> None:
-        """Follow the kernel and reap drained backends until cancelled."""
+        """Follow the kernel, reap drained backends and weigh the others until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._neighbors.run())
             group.create_task(self._reap())
+            group.create_task(self._weigh())
+
+    async def _weigh(self) -> None:
+        while True:
+            await asyncio.sleep(WEIGH_PERIOD)
+            self._dataplane.weigh()
 
     async def _reap(self) -> None:
         while True:
@@ -175,6 +182,7 @@ class Node:
             "own": {"canaries": self._dataplane.own, "pieces": self._dataplane.pieces},
             "next_hops": self._hops.describe(),
             "path_mtus": self._forwarding.path_mtus(),
+            "load_bounds": self._forwarding.load_bounds(),
         }
 
     def _reasons(self) -> dict[str, dict[str, Any]]:

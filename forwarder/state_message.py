@@ -13,6 +13,7 @@ VERSION = 1
 MAX_WEIGHT = (1 << 32) - 1  # of the Maglev table's 32 bits
 STATUSES = ("up", "drain", "down")
 AFFINITIES = ("flow", "client")
+LOAD_BOUNDS = (1.01, 10.0)
 
 
 class StateRefused(Exception):
@@ -40,6 +41,8 @@ class VipMessage:
     scheduler: str
     table_size: int
     members: tuple[Member, ...]
+    load_bound: float | None = None
+    """New flows avoid a backend that has more than so many times its share of the live ones."""
 
     @property
     def key(self) -> tuple[Address, int, int]:
@@ -79,6 +82,18 @@ def _member(raw: list[Any], backends: dict[str, Address], where: str) -> Member:
     return Member(name, weight, status)
 
 
+def _load_bound(raw: dict[str, Any], where: str) -> float | None:
+    bound = raw.get("load_bound")
+    if bound is None:
+        return None
+    low, high = LOAD_BOUNDS
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not low <= bound <= high:
+        raise StateRefused(f"{where}: load_bound {bound!r} is not a number from {low:g} to {high:g}")
+    if raw["protocol"] != "tcp" or raw["affinity"] != "flow":
+        raise StateRefused(f"{where}: load_bound is for protocol tcp with affinity flow")
+    return float(bound)
+
+
 def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
     name = _name(raw["name"], "vip")
     where = f"vip {name}"
@@ -106,6 +121,7 @@ def _vip(raw: dict[str, Any], backends: dict[str, Address]) -> VipMessage:
         scheduler=raw["scheduler"],
         table_size=raw["table_size"],
         members=members,
+        load_bound=_load_bound(raw, where),
     )
 
 

@@ -45,4 +45,5 @@ def _vip(vip: Mapping[str, Any], addresses: Mapping[str, str], build: Builder) -
         *(vip[key] for key in ("name", "address", "protocol", "port", "scheduler", "affinity")),
         [[name, addresses[name], weight, status] for name, weight, status in sorted(vip["members"])],
         build(table_weights(vip), vip["table_size"], vip["scheduler"]).digest,
+        *([float(vip["load_bound"])] if vip.get("load_bound") is not None else []),
     ]

@@ -178,6 +178,19 @@ def maglev_inputs() -> Iterable[bytes]:
         yield bytes([size]) + b"\x00\0\0\0\1\1\1" + b"\x00\0\0\0\1\xff\0"
 
 
+def load_bound_inputs() -> Iterable[bytes]:
+    """Equal loads, one that has all, few flows, weights far apart; slots of all, and long runs of one."""
+    slots = bytes(range(200)) * 2
+    for percent in (0, 24, 899):
+        for loads in ((100, 100, 100), (1000, 0, 0), (8, 0, 1), (9, 0, 0), (65535, 65535, 1)):
+            for weights in ((99, 99, 99), (0, 65535, 7)):
+                members = b"".join(struct.pack("!HH", *pair) for pair in zip(loads, weights, strict=True))
+                yield struct.pack("!HB", percent, 2) + members + bytes([200, 199]) + slots
+    yield struct.pack("!HBHH", 24, 0, 9, 1) + bytes([255, 3])
+    skewed = b"".join(struct.pack("!HH", 1000 if i else 0, 1) for i in range(100))
+    yield struct.pack("!HB", 0, 99) + skewed + bytes([255, 200]) + bytes([1] * 255) + b"\0"
+
+
 def vip_table_inputs() -> Iterable[bytes]:
     """Vips of one port and of any, one twice, both families."""
     yield bytes(number for address in range(6) for choice in (2, 3, 8, 2) for number in (address, choice))
@@ -199,6 +212,7 @@ def control_inputs() -> Iterable[bytes]:
     yield b"\xff\xff\xff\xff" + json.dumps(lookup4).encode()
     yield struct.pack("!I", 1500) + b"[" * 1500
     yield struct.pack("!I", 4) + b"\xff\xfe\0{"
+    yield frame({"op": "state", "state": {**WORLD, "vips": [{**WORLD["vips"][0], "load_bound": 1.25}]}})
 
 
 INPUTS = {
@@ -208,6 +222,7 @@ INPUTS = {
     "encap": [*packet_inputs(flows(), bytes(38)), *packet_inputs(flows(), b"\1\0\7\x12\x34\x56" + bytes(range(32)))],
     "conn_table": conn_table_inputs(),
     "fragment": fragment_inputs(),
+    "load_bound": load_bound_inputs(),
     "maglev": maglev_inputs(),
     "path_mtu": packet_inputs(reports(), struct.pack("!BHHIH", 3, 1400, 1300, 2**32 - 5, 599)),
     "vip_table": vip_table_inputs(),

@@ -119,6 +119,19 @@ def test_reasons_are_told_with_their_fates_and_in_words(wire: Wire, serving: For
     assert all(reason["packets"] for reason in stats["reasons"].values()), "only those that occurred"
 
 
+def test_new_flows_leave_a_backend_within_seconds_of_its_being_over(wire: Wire, serving: Forwarder) -> None:
+    bounded = {**SERVICE["vips"][0], "load_bound": 1.25}
+    assert serving.ask("state", state={**SERVICE, "vips": [bounded]})["ok"]
+    wire.send(flow(i) for i in range(100))
+    assert {backend_address(f) for f in wire.tunneled()} == set(TWO.values())
+    assert serving.ask("stats")["load_bounds"] == {"www": {"bound": 1.25, "over": []}}
+    assert serving.ask("flush", backend="dns1")["ok"]
+    wait_until(lambda: serving.ask("stats")["load_bounds"]["www"]["over"] == ["web1"], "it is seen")
+    wire.send(flow(i) for i in range(100, 140))
+    assert {backend_address(f) for f in wire.tunneled()} == {TWO["dns1"]}
+    assert serving.ask("stats")["reasons"]["new_deflected"]["fate"] == "hash_new"
+
+
 def test_pieces_leave_by_a_kernel_interface_and_what_a_router_says_is_learned(wire: Wire, serving: Forwarder) -> None:
     """The link carries 1600 bytes, so the packet of 1590 comes whole and cannot leave so."""
     packet = sized(1590)

@@ -109,6 +109,16 @@ def backend_left(make_road: MakeRoad) -> list[End]:
     return ends(road)
 
 
+def new_deflected(make_road: MakeRoad) -> list[End]:
+    """b2 takes new flows when b1 has many; what then has a slot of b1 goes there too."""
+    two, load_bound = {"b1": "10.0.3.2", "b2": "10.0.4.2"}, {"load_bound": 1.5}
+    road = traced(make_road, state(two, vip("www", VIP, ["b1"]) | load_bound))
+    road.send(*map(flow, range(20)))
+    road.apply(state(two, vip("www", VIP, ["b1", "b2"]) | load_bound))
+    road.send(*map(flow, range(20, 40)))
+    return ends(road)
+
+
 def one_more_than_a_bucket_holds(*more: dict[str, Any]) -> Reach:
     """A table of one bucket and flows of UDP, which are never given up for another."""
     message = state({"b1": "10.0.3.2"}, vip("dns", VIP, ["b1"], "udp"), *more)
@@ -239,6 +249,7 @@ WAYS: dict[str, Way] = {
     "new_flow": Way(sent(udp(VIP6)), "dns6", "six2"),
     "new_after_closing": Way(sent(tcp(), tcp(flags="FA"), tcp()), "www", "web1"),
     "backend_left": Way(backend_left, "www", "b2"),
+    "new_deflected": Way(new_deflected, "www", "b2"),
     "reset_untracked": Way(sent(tcp(flags="R")), "www", "web1"),
     "table_full": Way(one_more_than_a_bucket_holds(), "dns", "b1"),
     "over_share": Way(one_more_than_a_bucket_holds(vip("another", VIP, ["b1"])), "dns", "b1"),

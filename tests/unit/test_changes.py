@@ -19,6 +19,7 @@ def edited(old: str, new: str) -> str:
         ("weight: 100}", "weight: 50}", ["backend web1: 10.0.3.2, weight 100, web-http -> 10.0.3.2, weight 50"]),
         ("port: 80, rise: 2, fall: 3}", "port: 81, rise: 2, fall: 3}", ["health check tcp-open changes"]),
         ("    affinity: flow", "    affinity: client", ["vip www changes"]),
+        ("    affinity: flow", "    load_bound: 1.25", ["vip www changes"]),
         ("  - name: www\n", "  - name: web\n", ["vip web is added", "vip www is removed"]),
         ("      - {pool: spare}\n", "", ["backend web3 is removed"]),
         (", drain: true}", "}", ["weight 100, drain, web-http -> 10.0.4.2, weight 100, web-http"]),

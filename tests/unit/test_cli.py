@@ -54,6 +54,7 @@ def test_help_lists_only_what_exists() -> None:
             "drain",
             "explain",
             "flush",
+            "hashing",
             "lab",
             "lookup",
             "reload",

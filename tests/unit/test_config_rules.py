@@ -14,6 +14,20 @@ IPV6_BACKEND = (("10.0.5.2", '"fd00:5::2"'),)
 IPV6_VIP = (("192.0.2.1", '"2001:db8::1"'), ("next_hop: {ipv4: 10.0.2.2}", 'next_hop: {ipv6: "fd00:2::2"}'))
 RULES = [
     Row(
+        "a load bound for UDP",
+        "    protocol: tcp\n",
+        "    protocol: udp\n    load_bound: 1.25\n",
+        "vips[0].load_bound",
+        "is for tcp, where a SYN begins a flow, and the protocol is udp; leave it out",
+    ),
+    Row(
+        "a load bound for clients that stay",
+        "    affinity: flow\n",
+        "    affinity: client\n    load_bound: 1.25\n",
+        "vips[0].load_bound",
+        "would tear the flows of a client apart, which affinity: client keeps together; leave one out",
+    ),
+    Row(
         "the vdev driver for an interface",
         "driver: auto",
         "driver: vdev",

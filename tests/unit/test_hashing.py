@@ -373,6 +373,15 @@ def test_the_golden_digest_of_a_state_with_a_cluster_in_any_order() -> None:
         assert told == "e176d7ce635b1b61fe1e1c13ed4d9da87989278f8004f50006ba791fa93676f4"
 
 
+def test_the_golden_digest_of_a_state_with_a_load_bound() -> None:
+    for bound in (2, 2.0):
+        bounded = state()
+        bounded["vips"][0]["load_bound"] = bound
+        assert digest.state_digest(bounded) == "bf17ca11f47ecff8e9623ddbd7d017af648c2b8c32e0dec3da3e9a5354ce5042"
+    bounded["vips"][0]["load_bound"] = None
+    assert digest.state_digest(bounded) == digest.state_digest(state()), "none is as before there were any"
+
+
 @pytest.mark.parametrize("cluster", [{"lb1": "10.0.2.2", "lb2": "10.0.2.7"}, {"lb1": "10.0.2.2", "lb3": "10.0.2.6"}])
 def test_the_cluster_is_in_the_digest_and_none_is_as_before(cluster: dict[str, str]) -> None:
     known = {digest.state_digest({**state(), "cluster": {"lb1": "10.0.2.2", "lb2": "10.0.2.6"}})}
@@ -403,6 +412,7 @@ def test_a_state_s_digest_does_not_depend_on_order() -> None:
         ("port", 81),
         ("affinity", "client"),
         ("table_size", 257),
+        ("load_bound", 1.25),
         ("members", [["web1", 100, "up"], ["web2", 50, "drain"]]),
         ("members", [["web1", 100, "up"], ["web2", 50, "down"], ["web3", 100, "up"]]),
         ("members", [["web1", 100, "up"], ["web2", 50, "up"], ["web3", 100, "up"]]),

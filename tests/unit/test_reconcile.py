@@ -1,3 +1,4 @@
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -76,6 +77,13 @@ def test_the_state_is_what_the_forwarder_expects() -> None:
             },
         ],
     }
+
+
+def test_a_load_bound_is_in_the_state_of_a_vip_that_has_one() -> None:
+    plain, bounded = vip("plain", member(1)), replace(vip("bounded", member(1), port=81), load_bound=1.25)
+    told = {v["name"]: v for v in desired_state([plain, bounded], UP, ())["vips"]}
+    assert told["bounded"]["load_bound"] == 1.25
+    assert "load_bound" not in told["plain"]
 
 
 def test_a_backend_of_many_vips_is_probed_once_and_seen_alike_by_all() -> None:

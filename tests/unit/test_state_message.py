@@ -66,6 +66,12 @@ def test_a_good_message_is_typed() -> None:
     assert dns.members == ()
 
 
+@pytest.mark.parametrize("bound", [None, 1.01, 1.25, 2, 10])
+def test_a_vip_may_have_a_load_bound(bound: float | None) -> None:
+    (www,) = parse(with_vip(load_bound=bound)).vips
+    assert www.load_bound == bound
+
+
 def test_only_members_that_are_up_and_have_weight_own_slots() -> None:
     www, dns = parse(state()).vips
     assert www.weights == {"web1": 100}
@@ -109,6 +115,14 @@ def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
         (with_vip(scheduler="sticky"), "vip www: scheduler 'sticky' is not known"),
         (with_vip(affinity="server"), "vip www: affinity 'server' is not known"),
         (with_vip(affinity=None), "vip www: affinity None is not known"),
+        (with_vip(load_bound=1), "vip www: load_bound 1 is not a number from 1.01 to 10"),
+        (with_vip(load_bound=10.5), "vip www: load_bound 10.5 is not a number from 1.01 to 10"),
+        (with_vip(load_bound=float("nan")), "load_bound nan is not a number from"),
+        (with_vip(load_bound=float("inf")), "load_bound inf is not a number from"),
+        (with_vip(load_bound=True), "load_bound True is not a number from"),
+        (with_vip(load_bound="1.25"), "load_bound '1.25' is not a number from"),
+        (with_vip(load_bound=1.25, protocol="udp"), "vip www: load_bound is for protocol tcp with affinity flow"),
+        (with_vip(load_bound=1.25, affinity="client"), "load_bound is for protocol tcp with affinity flow"),
         (with_vip(table_size=65536), "vip www: table_size 65536 is not a prime"),
         (with_vip(table_size=0), "table_size 0 is not a prime"),
         (with_vip(table_size=-7), "table_size -7 is not a prime"),

@@ -48,6 +48,22 @@ def test_an_earlier_forwarder_that_tells_no_reasons_is_shown(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
+    ("over", "line"),
+    [
+        ([], "vip www: load bound 1.25, no backend is over it"),
+        (["b1", "b2"], "vip www: load bound 1.25, over it: b1, b2"),
+        (
+            [f"b{i}" for i in range(20)],
+            "vip www: load bound 1.25, over it: b0, b1, b2, b3, b4, b5, b6, b7 and 12 more",
+        ),
+    ],
+)
+def test_status_says_who_is_over_a_load_bound(capsys: pytest.CaptureFixture[str], over: list[str], line: str) -> None:
+    views._stats({**STATS, "load_bounds": {"www": {"bound": 1.25, "over": over}}})
+    assert line in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(
     ("workers", "line"),
     [
         (1, "steering: rss with 1 worker"),
