@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import socket
+import struct
+import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -12,10 +17,12 @@ from aiohttp import web
 from controller.app import Node, ReloadRefusedError
 from controller.config import ConfigError
 from controller.forwarder_client import ForwarderError, ForwarderRefusedError, Json
+from controller.overrides import OverrideNotKeptError, Word
 from controller.status import status
 
 log = structlog.get_logger(__name__)
 
+LONGEST_WHY = 500
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -62,25 +69,33 @@ class Api:
         return web.json_response({"applied": not dry_run, "changes": changed})
 
     async def _drain(self, request: web.Request) -> web.Response:
-        self._node.overrides.drain(self._backend(await _body(request)))
-        return self._overridden()
+        body = await _body(request)
+        backend, word = self._backend(body), _word(request, body)
+        log.info("drain", backend=backend, by=word.by, why=word.why)
+        return self._override(partial(self._node.overrides.drain, backend, word))
 
     async def _undrain(self, request: web.Request) -> web.Response:
         body = await _body(request)
         if body.get("backend") not in self._node.overrides.drained:
             self._backend(body)
-        self._node.overrides.undrain(body["backend"])
-        return self._overridden()
+        word = _word(request, body)
+        log.info("undrain", backend=body["backend"], by=word.by, why=word.why)
+        return self._override(partial(self._node.overrides.undrain, body["backend"]))
 
     async def _drain_self(self, request: web.Request) -> web.Response:
-        self._node.overrides.set_drain_self(bool((await _body(request)).get("drain", True)))
-        return self._overridden()
+        body = await _body(request)
+        word, overrides = _word(request, body), self._node.overrides
+        drain = bool(body.get("drain", True))
+        log.info("drain node" if drain else "undrain node", by=word.by, why=word.why)
+        return self._override(partial(overrides.drain_node, word) if drain else overrides.undrain_node)
 
     async def _flush(self, request: web.Request) -> web.Response:
         body = await _body(request)
-        name = body.get("backend")
-        if not isinstance(name, str):
-            raise _BadRequestError("backend must be a name")
+        name, everything = body.get("backend"), body.get("all") is True
+        if everything == isinstance(name, str):
+            raise _BadRequestError('backend must be a name, or "all" true')
+        word = _word(request, body)
+        log.info("flush", backend=name, all=everything, by=word.by, why=word.why)
         await self._node.forwarder.client.flush(name)  # one that left the configuration may have flows yet
         return web.json_response({"flushed": name})
 
@@ -100,11 +115,33 @@ class Api:
             raise _BadRequestError(f"there is no backend {name} (there are: {', '.join(sorted(names))})")
         return str(name)
 
-    def _overridden(self) -> web.Response:
-        self._node.wake()
+    def _override(self, change: Callable[[], None]) -> web.Response:
+        try:
+            change()
+        finally:  # it is in force even when it could not be written down
+            self._node.wake()
         overrides = self._node.overrides
-        log.info("override", drained=sorted(overrides.drained), drain_self=overrides.drain_self)
-        return web.json_response({"drained": sorted(overrides.drained), "drain_self": overrides.drain_self})
+        told = {"drained": sorted(overrides.drained), "drain_self": overrides.drain_self}
+        return web.json_response(told | {"overrides": overrides.as_json()})
+
+
+def _word(request: web.Request, body: Json) -> Word:
+    """Who asks, by what the kernel knows of the socket's other end; root may tell for whom (sudo)."""
+    why = body.get("why")
+    if why is not None and (not isinstance(why, str) or len(why) > LONGEST_WHY or not why.isprintable()):
+        raise _BadRequestError(f"why must be one line of at most {LONGEST_WHY} characters")
+    peer = request.transport.get_extra_info("socket") if request.transport else None
+    uid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1] if peer else -1
+    user = _user(uid)
+    behind = body.get("for")
+    return Word(f"{behind} ({user})" if uid == 0 and isinstance(behind, str) else user, time.time(), why or None)
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
 
 
 async def _body(request: web.Request) -> Json:
@@ -127,6 +164,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"problems": problems}, status=400)
     except _BadRequestError as error:
         return web.json_response({"error": str(error)}, status=400)
+    except OverrideNotKeptError as error:
+        return web.json_response({"error": str(error)}, status=500)
     except ReloadRefusedError as error:
         return web.json_response({"error": str(error)}, status=409)
     except ForwarderRefusedError as error:

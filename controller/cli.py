@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ WRONG = 2
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _node = click.option("--node", metavar="NAME", help="The running node to ask; default: the only one.")
+_why = click.option("--why", metavar="TEXT", help="For the log and the status of the node.")
 _config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
 _capture = click.argument("capture", metavar="IN.pcap", type=click.Path(path_type=Path, dir_okay=False))
 _workers = click.option("--workers", type=click.IntRange(1, 32), default=1, show_default=True)
@@ -100,30 +102,37 @@ def status(node: str | None, as_json: bool) -> None:
 @maglev.command()
 @click.argument("backend", required=False)
 @click.option("--self", "whole_node", is_flag=True, help="The node itself: withdraw all of its addresses.")
+@_why
 @_node
 @_as_json
-def drain(backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
-    """Give BACKEND no new flows, and let it keep the old ones."""
-    _override("drain", backend, whole_node, node, as_json)
+def drain(backend: str | None, whole_node: bool, why: str | None, node: str | None, as_json: bool) -> None:
+    """Give BACKEND no new flows, and let it keep the old ones. Holds over reloads and restarts, until undrained."""
+    _override("drain", backend, whole_node, why, node, as_json)
 
 
 @maglev.command()
 @click.argument("backend", required=False)
 @click.option("--self", "whole_node", is_flag=True, help="The node itself: announce its addresses again.")
+@_why
 @_node
 @_as_json
-def undrain(backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
+def undrain(backend: str | None, whole_node: bool, why: str | None, node: str | None, as_json: bool) -> None:
     """Take a drain of BACKEND back."""
-    _override("undrain", backend, whole_node, node, as_json)
+    _override("undrain", backend, whole_node, why, node, as_json)
 
 
 @maglev.command()
-@click.argument("backend")
+@click.argument("backend", required=False)
+@click.option("--self", "whole_node", is_flag=True, help="Of the whole node: every flow that it remembers.")
+@_why
 @_node
 @_as_json
-def flush(backend: str, node: str | None, as_json: bool) -> None:
+def flush(backend: str | None, whole_node: bool, why: str | None, node: str | None, as_json: bool) -> None:
     """End the flows that BACKEND still has: their next packets go where new flows go."""
-    _print(_ask(node, "POST", "/flush", {"backend": backend}), as_json, views.flushed)
+    if whole_node == (backend is not None):
+        raise click.UsageError("give a BACKEND or --self")
+    body = {"all": True} if whole_node else {"backend": backend}
+    _print(_ask(node, "POST", "/flush", body | _word(why)), as_json, views.flushed)
 
 
 @maglev.command(context_settings={"ignore_unknown_options": True})
@@ -221,13 +230,20 @@ def _over_capture(module: str, config: Path, captures: list[Path], options: list
     sys.exit(subprocess.run(argv, input=asked, text=True, check=False).returncode)
 
 
-def _override(verb: str, backend: str | None, whole_node: bool, node: str | None, as_json: bool) -> None:
+def _word(why: str | None) -> dict[str, Any]:
+    """Why, and for whom by sudo; who asks, the node sees by itself."""
+    return {"why": why, "for": os.environ.get("SUDO_USER")}
+
+
+def _override(
+    verb: str, backend: str | None, whole_node: bool, why: str | None, node: str | None, as_json: bool
+) -> None:
     if whole_node == (backend is not None):
         raise click.UsageError("give a BACKEND or --self")
     if whole_node:
-        answer = _ask(node, "POST", "/drain-self", {"drain": verb == "drain"})
+        answer = _ask(node, "POST", "/drain-self", {"drain": verb == "drain"} | _word(why))
     else:
-        answer = _ask(node, "POST", f"/{verb}", {"backend": backend})
+        answer = _ask(node, "POST", f"/{verb}", {"backend": backend} | _word(why))
     _print(answer, as_json, views.overrides)
 
 

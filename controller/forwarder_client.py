@@ -52,8 +52,8 @@ class Forwarder(Protocol):
     ) -> Json:
         """Where a packet of this flow would go now."""
 
-    async def flush(self, backend: str) -> None:
-        """End the flows of a backend."""
+    async def flush(self, backend: str | None) -> None:
+        """End the flows of a backend, or of all."""
 
 
 class ForwarderClient:
@@ -88,8 +88,8 @@ class ForwarderClient:
         answer = await self._request({"op": "lookup", **flow}, REQUEST_TIMEOUT)
         return {key: value for key, value in answer.items() if key != "ok"}
 
-    async def flush(self, backend: str) -> None:
-        """End the flows of a backend."""
+    async def flush(self, backend: str | None) -> None:
+        """End the flows of a backend, or of all."""
         await self._request({"op": "flush", "backend": backend}, REQUEST_TIMEOUT)
 
     async def _request(self, request: Json, seconds: float) -> Json:

@@ -42,6 +42,18 @@ def base_directory() -> Path:
     return Path("/run/maglev")
 
 
+def state_directory() -> Path | None:
+    """Where nodes keep what outlives a restart of the machine; None: in their run directories, as laboratories do."""
+    override = os.environ.get("MAGLEV_STATE_DIR")
+    if override:
+        return Path(override)
+    if os.environ.get("MAGLEV_RUN_DIR"):
+        return None
+    if os.geteuid() == 0:
+        return Path("/var/lib/maglev")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "maglev"
+
+
 class RunDir:
     """Paths of one node. Nothing is touched before `create`."""
 
@@ -62,15 +74,16 @@ class RunDir:
         self.speaker_pid = self.path / "speaker.pid"
         self.speaker_log = self.path / "speaker.log"
         self.lease_socket = self.path / "lease.sock"
-        self.overrides = self.path / "overrides.json"
+        kept = state_directory() if base is None else None
+        self.overrides = (kept.absolute() / name if kept else self.path) / "overrides.json"
         self.announced = self.path / "announced.json"
 
     def files(self) -> tuple[Path, ...]:
-        """Every file that a node may leave here; `controller_pid` is its lock's business."""
+        """Every file that ends with the node; `controller_pid` is its lock's business, overrides stay."""
         return (
             *(self.controller_socket, self.forwarder_settings, self.forwarder_pid, self.forwarder_socket),
             *(self.exabgp_configuration, self.exabgp_environment, self.speaker_pid, self.lease_socket),
-            *(self.overrides, self.announced, self.forwarder_tables, self.forwarder_log, self.speaker_log),
+            *(self.announced, self.forwarder_tables, self.forwarder_log, self.speaker_log),
             *(older(self.forwarder_log), older(self.speaker_log)),
         )
 

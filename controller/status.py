@@ -45,6 +45,7 @@ async def status(node: Node) -> Json:
         "announced": sorted(map(str, node.announced)),
         "drained": sorted(drained),
         "drain_self": node.overrides.drain_self,
+        "overrides": node.overrides.as_json(),
         "stats": await _stats(node),
     }
 

@@ -53,9 +53,7 @@ def status(answer: Json) -> None:
     style = None if speaker["connected"] else "red"
     print_line(f"speaker {speaker['kind']} pid {speaker['pid'] or '-'}: {listening}", style=style)
     print_line(f"announced: {', '.join(answer['announced']) or 'nothing'}")
-    if answer["drained"] or answer["drain_self"]:
-        drained = [*answer["drained"], *(["this node"] if answer["drain_self"] else [])]
-        print_line(f"drained by the operator: {', '.join(drained)}", style="yellow")
+    _overrides(answer["overrides"])
     _members(answer)
     _health(answer)
     if answer["stats"]:
@@ -75,14 +73,25 @@ def reload(answer: Json) -> None:
 
 def overrides(answer: Json) -> None:
     """The operator's overrides."""
-    _console().print(f"drained backends: {', '.join(answer['drained']) or 'none'}")
-    if answer["drain_self"]:
-        _console().print("this node is drained: it announces nothing")
+    if not answer["drained"] and not answer["drain_self"]:
+        _console().print("no backend is drained, nor this node")
+    _overrides(answer["overrides"])
+
+
+def _overrides(said: Json) -> None:
+    """Who drained what, when and why."""
+    lines = dict(said["backends"])
+    if said["node"]:
+        lines["this node, which announces nothing"] = said["node"]
+    for what, word in lines.items():
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(word["at"]))
+        why = f": {word['why']}" if word["why"] else ""
+        _console().print(f"drained by {word['by']} at {at}{why}: {what}", style="yellow", markup=False)
 
 
 def flushed(answer: Json) -> None:
-    """A backend was flushed."""
-    _console().print(f"flushed {answer['flushed']}")
+    """A backend was flushed, or all were."""
+    _console().print(f"flushed {answer['flushed'] or 'the flows of all backends'}")
 
 
 def table(answer: Json) -> None:

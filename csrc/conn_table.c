@@ -335,13 +335,14 @@ void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now)
 	}
 }
 
-bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t buckets)
+bool conn_flush(struct conn_table *t, uint32_t backend, uint32_t *at, uint32_t buckets)
 {
 	for (; buckets > 0 && *at < t->bucket_count; buckets--, (*at)++)
 		for (int w = 0; w < CONN_WAYS; w++) {
 			struct conn_bucket *b = &t->buckets[*at];
 
-			if (b->entry[w] != 0 && unpack(b->entry[w]).backend == backend)
+			if (b->entry[w] != 0 &&
+			    (backend == CONN_ALL_BACKENDS || conn_word_backend(b->entry[w]) == backend))
 				forget(t, b, w);
 		}
 	if (*at < t->bucket_count)

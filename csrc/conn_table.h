@@ -22,6 +22,7 @@ enum {
 	CONN_WAYS = 5,
 	CONN_REACH = 8, // buckets where a flow may stand: its own, and when that is full one of the next
 	CONN_MAX_BACKENDS = 1 << 16,
+	CONN_ALL_BACKENDS = CONN_MAX_BACKENDS, // for conn_flush()
 	CONN_MAX_VIPS = 1 << 14,
 	CONN_MAX_GENERATION = (1 << 12) - 1, // generations are 1 .. this
 	CONN_CLOCK_BITS = 20,                // seconds; wraps after 12 days, and the sweep visits every bucket in minutes
@@ -230,9 +231,9 @@ bool conn_fair(const struct conn_table *t, uint16_t vip, uint32_t vips);
 // Clear what has expired in the next `buckets` buckets, going round.
 void conn_sweep(struct conn_table *t, uint32_t buckets, uint32_t now);
 
-// Forget every flow of one backend in the next `buckets` buckets from *at on. Returns true, and *at is 0 again, when
+// Forget every flow of one backend, or of CONN_ALL_BACKENDS, in the next `buckets` buckets from *at on. Returns true, and *at is 0 again, when
 // the end was reached.
-bool conn_flush(struct conn_table *t, uint16_t backend, uint32_t *at, uint32_t buckets);
+bool conn_flush(struct conn_table *t, uint32_t backend, uint32_t *at, uint32_t buckets);
 
 // Entries alive at `now`; reads the whole table.
 uint64_t conn_count_alive(const struct conn_table *t, uint32_t now);

@@ -168,7 +168,7 @@ uint32_t dataplane_step(struct dataplane *d, uint32_t now)
 	return moved + muxing_turn(&d->muxing);
 }
 
-void dataplane_flush(struct dataplane *d, uint16_t backend)
+void dataplane_flush(struct dataplane *d, uint32_t backend)
 {
 	for (uint32_t i = 0; i < d->config.workers; i++) {
 		struct worker *w = &d->workers[i];
@@ -177,7 +177,7 @@ void dataplane_flush(struct dataplane *d, uint16_t backend)
 			conn_flush(&w->table, backend, &w->flush_at, w->table.bucket_count);
 			continue;
 		}
-		__atomic_store_n(&w->flush, backend + 1u, __ATOMIC_RELEASE);
+		__atomic_store_n(&w->flush, backend + 1, __ATOMIC_RELEASE);
 		while (__atomic_load_n(&w->flush, __ATOMIC_ACQUIRE) != 0)
 			rte_delay_us_sleep(50);
 	}

@@ -170,8 +170,8 @@ uint32_t dataplane_step(struct dataplane *d, uint32_t now);
 // published with what is so at that moment, and dataplane_step() sees by itself when a second has passed.
 void dataplane_weigh(struct dataplane *d);
 
-// Forget the flows of one backend: each worker does it in slices between its bursts, and this waits for all of them.
-void dataplane_flush(struct dataplane *d, uint16_t backend);
+// Forget the flows of one backend, or of CONN_ALL_BACKENDS: each worker does it in slices between its bursts, and this waits for all of them.
+void dataplane_flush(struct dataplane *d, uint32_t backend);
 
 // A packet of our own through the whole road by way of `worker`: it comes back by dataplane_collect(), never sent.
 int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker);

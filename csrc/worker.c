@@ -34,7 +34,7 @@ void worker_housekeeping(struct worker *w)
 	uint32_t flush = __atomic_load_n(&w->flush, __ATOMIC_ACQUIRE);
 	uint32_t buckets = w->sweep_left < SWEEP_PER_TURN ? w->sweep_left : SWEEP_PER_TURN;
 
-	if (flush != 0 && conn_flush(&w->table, (uint16_t)(flush - 1), &w->flush_at, FLUSH_PER_TURN))
+	if (flush != 0 && conn_flush(&w->table, flush - 1, &w->flush_at, FLUSH_PER_TURN))
 		__atomic_store_n(&w->flush, 0, __ATOMIC_RELEASE); // the asker waits for this
 	conn_sweep(&w->table, buckets, w->now);
 	w->sweep_left -= buckets;

@@ -671,11 +671,12 @@ cdef class Dataplane:
         with nogil:
             c.dataplane_weigh(d)
 
-    def flush(self, uint16_t backend):
-        """Forget all flows of the backend with this index."""
+    def flush(self, backend):
+        """Forget all flows of the backend with this index; None: of all backends."""
         cdef c.dataplane *d = self.get()
+        cdef uint32_t which = MAX_BACKENDS if backend is None else <uint16_t>backend
         with nogil:
-            c.dataplane_flush(d, backend)
+            c.dataplane_flush(d, which)
 
     def inject(self, bytes frame, uint8_t worker):
         """Send a packet of our own through the road by way of `worker`; see collect()."""

@@ -180,7 +180,7 @@ cdef extern from "dataplane.h" nogil:
     void dataplane_stop(dataplane *d)
     uint32_t dataplane_step(dataplane *d, uint32_t now)
     void dataplane_weigh(dataplane *d)
-    void dataplane_flush(dataplane *d, uint16_t backend)
+    void dataplane_flush(dataplane *d, uint32_t backend)
     int dataplane_inject(dataplane *d, const void *frame, uint32_t length, uint8_t worker)
     int dataplane_collect(dataplane *d, collected *what, void *frame, uint32_t room)
     int dataplane_traced(dataplane *d, traced *records, uint32_t room)

@@ -162,8 +162,11 @@ class Forwarding:
             self._publish(self._prepared, kept)
         self._release()
 
-    def flush(self, name: str) -> bool:
-        """Forget every flow of the backend; False when there is none of this name."""
+    def flush(self, name: str | None) -> bool:
+        """Forget every flow of the backend, or, with None, of all; False when there is none of this name."""
+        if name is None:
+            self._dataplane.flush(None)
+            return True
         numbers = [number for (known, _), number in self._backends.items() if known == name]
         for number in numbers:
             self._dataplane.flush(number)

@@ -221,7 +221,8 @@ class Node:
         }
 
     async def flush(self, request: Request) -> dict[str, Any]:
-        """End the flows of a backend."""
-        if not self._forwarding.flush(str(request.get("backend"))):
-            raise RequestRefused(f"there is no backend {request.get('backend')}")
+        """End the flows of a backend; null: of all."""
+        backend = request.get("backend")
+        if not self._forwarding.flush(None if backend is None else str(backend)):
+            raise RequestRefused(f"there is no backend {backend}")
         return {}

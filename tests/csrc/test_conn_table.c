@@ -29,7 +29,7 @@ static struct conn_table table_of(uint32_t entries)
 }
 
 // In slices of three buckets, as a worker does it between bursts.
-static void flush(struct conn_table *t, uint16_t backend)
+static void flush(struct conn_table *t, uint32_t backend)
 {
 	uint32_t at = 0, turns = 1;
 
@@ -43,6 +43,8 @@ static void drop(struct conn_table *t)
 {
 	free(t->buckets);
 }
+
+static void recount(const struct conn_table *t);
 
 // Flow number `i` of one bucket: in a table of one bucket every lower half leads there.
 static uint64_t flow(uint32_t i)
@@ -490,7 +492,7 @@ static void the_sweep_goes_round_and_clears_only_what_expired(void **state)
 	drop(&t);
 }
 
-static void flush_forgets_one_backend_whatever_the_state(void **state)
+static void flush_forgets_one_backend_or_all_whatever_the_state(void **state)
 {
 	struct conn_table t = table_of(8000);
 	uint64_t hashes[400], seed = 4;
@@ -508,6 +510,9 @@ static void flush_forgets_one_backend_whatever_the_state(void **state)
 	flush(&t, 65535);
 	flush(&t, 2);
 	assert_int_equal(t.counters.live, 300);
+	flush(&t, CONN_ALL_BACKENDS);
+	assert_int_equal(t.counters.live, 0);
+	recount(&t);
 	drop(&t);
 }
 
@@ -833,7 +838,7 @@ int main(void)
 		cmocka_unit_test(the_clock_may_wrap),
 		cmocka_unit_test(a_packet_within_the_tick_writes_nothing),
 		cmocka_unit_test(the_sweep_goes_round_and_clears_only_what_expired),
-		cmocka_unit_test(flush_forgets_one_backend_whatever_the_state),
+		cmocka_unit_test(flush_forgets_one_backend_or_all_whatever_the_state),
 		cmocka_unit_test(above_three_quarters_a_vip_keeps_to_its_share),
 		cmocka_unit_test(a_table_has_room_for_what_was_asked_and_stays_in_its_memory),
 		cmocka_unit_test(half_a_table_of_flows_all_find_a_place),

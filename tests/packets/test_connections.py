@@ -358,6 +358,15 @@ def test_flush_reaches_a_backend_that_was_removed_already(road: Road) -> None:
     assert not road.forwarding.flush("b1"), "it is gone"
 
 
+def test_flush_of_the_node_forgets_every_flow(road: Road) -> None:
+    serve(road)
+    for i in range(100):
+        send(road, flow(i))
+    assert road.forwarding.flush(None)
+    assert road.connections() == 0
+    assert send(road, flow(0, flags="A"))[0] == "hash_new"
+
+
 def test_flush_of_nobody_changes_nothing(road: Road) -> None:
     serve(road)
     send(road, tcp())

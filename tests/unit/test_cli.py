@@ -193,14 +193,16 @@ def test_a_running_node_is_told_and_shown(node: NodeProcess) -> None:
     assert "10.0.3.2  1400  599 s" in text
     assert "connections: 1000 kept from the forwarder before" in text
 
-    assert as_json("drain", "web1") == {"drained": ["web1"], "drain_self": False}
-    assert "drained backends: web1" in ok("drain", "web1")
-    assert "drained by the operator: web1" in ok("status")
+    drained = as_json("drain", "web1", "--why", "new disk")
+    assert (drained["drained"], drained["drain_self"]) == (["web1"], False)
+    assert re.search(r"drained by \S.* at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: new disk: web1\n", ok("drain", "web1"))
+    assert "new disk: web1" in ok("status")
     result = invoke("drain", "nobody")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no backend nobody (there are: api1, web1, web2)" in result.stderr
-    assert "none" in ok("undrain", "web1")
+    assert "no backend is drained" in ok("undrain", "web1")
     assert "flushed web1" in ok("flush", "web1")
+    assert "flushed the flows of all backends" in ok("flush", "--self")
     assert as_json("lookup", "--live", *FLOW)["backend"] == "web1"
 
     assert "announces nothing" in ok("drain", "--self")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import signal
 import time
@@ -260,6 +261,8 @@ def test_overrides_survive_reloads_and_a_killed_controller(node: NodeProcess) ->
     node.until(lambda s: members(node.states()[-1])["web1"] == "up")
     assert node.ask("POST", "/flush", {"backend": "web1"}) == {"flushed": "web1"}
 
+    assert node.ask("POST", "/flush", {"all": True}) == {"flushed": None}
+
     assert node.ask("POST", "/drain-self", {})["drain_self"]
     status = node.until(lambda s: s["announced"] == [])
     assert status["state"] == "draining"
@@ -267,9 +270,44 @@ def test_overrides_survive_reloads_and_a_killed_controller(node: NodeProcess) ->
     node.until(announced)
 
 
+def test_overrides_survive_a_stop_and_tell_who_when_and_why(node: NodeProcess) -> None:
+    process = started(node)
+    before = time.time()
+    asked = node.ask("POST", "/drain", {"backend": "web1", "why": "new disk", "for": "alice"})
+    word = asked["overrides"]["backends"]["web1"]
+    user = getpass.getuser()
+    assert word["by"] == (f"alice ({user})" if os.geteuid() == 0 else user)
+    assert before <= word["at"] <= time.time()
+    assert word["why"] == "new disk"
+    node.ask("POST", "/drain-self", {"why": "the whole rack"})
+    process.terminate()
+    assert process.wait(10) == 0
+    again = node.start()
+    status = node.until(lambda s: s["state"] == "draining" and s["generation"] > 0)
+    assert status["overrides"]["backends"] == {"web1": word}
+    assert status["overrides"]["node"]["why"] == "the whole rack"
+    assert status["announced"] == []
+    log = node.log.read_text()
+    assert "new disk" in log
+    assert "the whole rack" in log
+    node.ask("POST", "/undrain", {"backend": "web1"})
+    node.ask("POST", "/drain-self", {"drain": False})
+    again.terminate()
+    assert again.wait(10) == 0
+    assert not node.run_dir.overrides.exists()
+
+
+@pytest.mark.parametrize("why", ["two\nlines", "x" * 501, 5, ["a"]])
+def test_a_reason_is_one_line(node: NodeProcess, why: object) -> None:
+    started(node)
+    with pytest.raises(ApiError, match="why must be one line of at most 500 characters"):
+        node.ask("POST", "/drain", {"backend": "web1", "why": why})
+    assert node.ask("GET", "/status")["drained"] == []
+
+
 def test_bad_requests_are_answered_with_a_sentence(node: NodeProcess) -> None:
     started(node)
-    for body in ({}, {"backend": 3}, {"backend": None}):
+    for body in ({}, {"backend": 3}, {"backend": None}, {"backend": "web1", "all": True}, {"all": 1}):
         with pytest.raises(ApiError) as refused:
             node.ask("POST", "/flush", body)
         assert refused.value.wrong
