@@ -63,7 +63,7 @@ build/ctest/corpus/%: tests/fuzz/fuzz_%.c $(C_FILES)
 	@mkdir -p $(@D)
 	@$(CC) $(CHECK_FLAGS) $(SANITIZE) -o $@ $< tests/fuzz/replay.c $(PURE:%=csrc/%.c)
 
-test-unit: build ## Python units, and control messages of the fuzz corpus
+test-unit: build $(STAMPS)/promtool ## Python units, and control messages of the fuzz corpus
 	$(BIN)/pytest -q tests/unit tests/fuzz
 
 test-hashing: build ## what articles say of hashing schemes, and the comparison of schemes
@@ -165,6 +165,13 @@ endef
 
 $(STAMPS)/apt: Makefile
 	$(call install-packages,$(APT))
+	@touch $@
+
+# Of Prometheus only the program that judges metrics; nothing is installed.
+$(STAMPS)/promtool: $(STAMPS)/apt
+	@mkdir -p build/promtool
+	cd build/promtool && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | \
+		tar -x ./usr/bin/promtool && rm prometheus_*.deb
 	@touch $@
 
 $(STAMPS)/fuzz: $(STAMPS)/python

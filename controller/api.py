@@ -17,6 +17,7 @@ from aiohttp import web
 from controller.app import Node, ReloadRefusedError
 from controller.config import ConfigError
 from controller.forwarder_client import ForwarderError, ForwarderRefusedError, Json
+from controller.metrics_listener import answer
 from controller.overrides import OverrideNotKeptError, Word
 from controller.status import status
 
@@ -38,6 +39,7 @@ class Api:
         self._path = node.run_dir.controller_socket
         application = web.Application(middlewares=[_errors])
         application.router.add_get("/status", self._status)
+        application.router.add_get("/metrics", self._metrics)
         for name, handler in {
             "reload": self._reload,
             "drain": self._drain,
@@ -62,6 +64,9 @@ class Api:
 
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response(await status(self._node))
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        return await answer(self._node)
 
     async def _reload(self, request: web.Request) -> web.Response:
         dry_run = bool((await _body(request)).get("dry_run", False))

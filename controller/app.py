@@ -72,6 +72,8 @@ class Node:
         self._session = open_session()
         self.health = HealthRunner(partial(make_probe, self._session), self._verdict_changed)
         self.announced: frozenset[Address] = frozenset()
+        self.announcements = 0  # addresses so far, as are withdrawals
+        self.withdrawals = 0
         self.warming = True
         self.draining = False
         self.trouble: str | None = None
@@ -230,6 +232,8 @@ class Node:
         for verb, some in differences.items():
             if some:
                 log.info(verb, addresses=sorted(map(str, some)), forwarder=self.forwarder.fitness.reason)
+        self.announcements += len(differences["announce"])
+        self.withdrawals += len(differences["withdraw"])
         self.announced = addresses
         self.speaker.want(addresses, self._known | self._configured())
         try:

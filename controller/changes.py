@@ -23,6 +23,7 @@ def restart_needed(old: Config, new: Config) -> list[str]:
 def changes(old: Config, new: Config) -> list[str]:
     """One sentence for each thing that would be different, in the order of the file."""
     lines = [f"{key} changes" for key in _differences("node", old.node, new.node)]
+    lines += [f"{key} changes" for key in _differences("metrics", old.metrics, new.metrics)]
     lines += _compare("cluster node", old.cluster_nodes(), new.cluster_nodes())
     lines += _compare("health check", old.health_checks, new.health_checks)
     before = {vip.name: vip for vip in old.services()}

@@ -121,6 +121,12 @@ class Bgp(Section):
     lease: Annotated[float, duration(1, 3600)] = 3.0
 
 
+class Metrics(Section):
+    """Where Prometheus finds the metrics; null: at the control socket only."""
+
+    listen: values.LoopbackEndpoint | None = None
+
+
 class ClusterNode(Section):
     """One node of the cluster; `address` is its tunnel source."""
 
@@ -226,6 +232,7 @@ class Sections(Section):
     forwarder: Forwarder = Forwarder()
     cluster: Cluster = Cluster()
     bgp: Bgp = Bgp(speaker="none")
+    metrics: Metrics = Metrics()
     health_checks: Mapping[values.Name, HealthCheck] = {}
     backend_pools: Mapping[values.Name, Pool] = {}
     vips: tuple[VipEntry, ...] = ()

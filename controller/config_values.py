@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Annotated, TypeGuard, TypeVar
 
@@ -267,3 +268,31 @@ Prime = Annotated[int, BeforeValidator(_prime)]
 Device = Annotated[str, BeforeValidator(_device)]
 HttpPath = Annotated[str, BeforeValidator(_http_path)]
 HttpHost = Annotated[str, _text("a host name", "one such as www.example.net", _HTTP_HOST)]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address and a port to listen on."""
+
+    address: Address
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if self.address.version == 6 else f"{self.address}:{self.port}"
+
+
+def _loopback_endpoint(value: object) -> Endpoint:
+    host, _, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        raise ValueError(f"{show(value)} is no address and port; write one such as 127.0.0.1:9465") from None
+    if not address.is_loopback:
+        raise ValueError(f"{address} is not loopback, and metrics are not for everybody; write 127.0.0.1:{port}")
+    if not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise ValueError(f"{show(value)} has no port from 1 to 65535; write one such as {host}:9465")
+    return Endpoint(address, int(port))
+
+
+LoopbackEndpoint = Annotated[Endpoint, BeforeValidator(_loopback_endpoint)]

@@ -13,6 +13,7 @@ from controller.api import Api
 from controller.app import Node, ReloadRefusedError, StartError
 from controller.config import Config, ConfigError
 from controller.forwarder_unit import COMMAND
+from controller.metrics_listener import MetricsListener
 from controller.pid_file import AlreadyLockedError, PidFile
 from controller.rundir import RunDir
 from controller.tasks import background, end
@@ -44,7 +45,9 @@ async def _run(node: Node) -> None:
         loop.add_signal_handler(number, stop.ask)
     reloads = _Reloads(node)
     loop.add_signal_handler(signal.SIGHUP, reloads.begin)
+    listener = MetricsListener(node)
     await api.start()
+    await listener.start()
     starting = asyncio.create_task(node.start())
     try:
         await stop.first_or(starting)
@@ -56,6 +59,7 @@ async def _run(node: Node) -> None:
             await _drain(node, stop)
     finally:
         await end(starting)
+        await listener.stop()
         await api.stop()
         await node.stop()
 

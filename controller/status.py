@@ -41,6 +41,7 @@ async def status(node: Node) -> Json:
             "pid": node.speaker.pid,
             "kind": node.speaker.kind,
             "connected": node.speaker.connected,
+            "sessions": dict(node.speaker.sessions),
         },
         "announced": sorted(map(str, node.announced)),
         "drained": sorted(drained),

@@ -52,6 +52,8 @@ def status(answer: Json) -> None:
     listening = "connected" if speaker["connected"] else "not connected"
     style = None if speaker["connected"] else "red"
     print_line(f"speaker {speaker['kind']} pid {speaker['pid'] or '-'}: {listening}", style=style)
+    for neighbor, state in speaker["sessions"].items():
+        print_line(f"  session with {neighbor}: {state}", style=None if state == "up" else "red", markup=False)
     print_line(f"announced: {', '.join(answer['announced']) or 'nothing'}")
     _overrides(answer["overrides"])
     _members(answer)

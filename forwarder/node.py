@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,9 @@ class Node:
         self._canary = Canary(self._dataplane, self._forwarding, self._hops, settings)
         self._neighbors = Neighbors(self._hops, self._forwarding.follow_next_hops)
         self._applying = asyncio.Lock()
+        self._states_applied = 0
+        self._build_seconds = 0.0
+        self._last_build_seconds = 0.0
         self._kept.take_over(self._dataplane)
         self._dataplane.start(lcores)
 
@@ -153,8 +157,12 @@ class Node:
     async def state(self, request: Request) -> dict[str, Any]:
         """Apply a state, whole or not at all. Tables are built on a thread, so that pings are answered meanwhile."""
         async with self._applying:
+            began = time.monotonic()
             prepared = await asyncio.to_thread(self._forwarding.prepare, request.get("state") or {})
             applied = self._forwarding.apply(prepared)
+            self._last_build_seconds = time.monotonic() - began
+            self._build_seconds += self._last_build_seconds
+            self._states_applied += 1
         self._neighbors.look_soon()
         log.info(
             "state applied",
@@ -183,6 +191,11 @@ class Node:
             "next_hops": self._hops.describe(),
             "path_mtus": self._forwarding.path_mtus(),
             "load_bounds": self._forwarding.load_bounds(),
+            "states": {
+                "applied": self._states_applied,
+                "build_seconds": self._build_seconds,
+                "last_build_seconds": self._last_build_seconds,
+            },
         }
 
     def _reasons(self) -> dict[str, dict[str, Any]]:

@@ -56,6 +56,12 @@ class ExabgpSpeaker:
         """Whether ExaBGP and its helper listen and answer."""
         return self._lease.connected and self._lease.silent_for < QUIET_SECONDS
 
+    @property
+    def sessions(self) -> dict[str, str]:
+        """By neighbor: "up", "down - REASON", or "unknown" while nothing was heard of it."""
+        heard = self._lease.report.sessions if self._lease.report else {}
+        return {str(n.address): heard.get(str(n.address), "unknown") for n in self._bgp.neighbors}
+
     async def start(self) -> None:
         """Listen for the helper, then start ExaBGP or adopt it; one with other settings is restarted."""
         path = self._run_dir.exabgp_configuration
@@ -132,7 +138,7 @@ def _render_neighbor(bgp: Bgp, neighbor: Neighbor, families: list[int]) -> str:
         "adj-rib-in false;",
         "capability { route-refresh enable; graceful-restart disable; }",
         f"family {{ {' '.join(f'ipv{version} unicast;' for version in families)} }}",
-        "api { processes [ lease ]; }",
+        "api { processes [ lease ]; neighbor-changes; }",
     ]
     if neighbor.password is not None:  # base64: the file's syntax cannot quote every character
         encoded = base64.b64encode(neighbor.password.encode()).decode()

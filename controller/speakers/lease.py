@@ -29,6 +29,8 @@ class Report:
     sequence: int
     announced: frozenset[str] | None
     errors: int
+    sessions: Mapping[str, str]
+    """By neighbor: "up" or "down - REASON"; those that were heard of (a helper of an earlier version: none)."""
 
 
 class LeaseServer:
@@ -135,7 +137,8 @@ class LeaseServer:
     async def _take(self, line: bytes) -> None:
         said = json.loads(line)
         announced = said["announced"]
-        report = Report(said["sequence"], None if announced is None else frozenset(announced), said["errors"])
+        routes = None if announced is None else frozenset(announced)
+        report = Report(said["sequence"], routes, said["errors"], dict(said.get("sessions", {})))
         if self.report and report.errors > self.report.errors:
             log.error("ExaBGP refused a command", errors=report.errors)
         self.excuse()

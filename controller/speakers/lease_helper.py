@@ -6,8 +6,10 @@ The controller sends the whole set of wanted routes several times a lease, one J
 
     {"sequence": 7, "beat": 35, "announce": {"192.0.2.1/32": "10.0.2.2"}, "known": ["192.0.2.1/32", "192.0.2.2/32"]}
 
-and gets `{"sequence": 7, "beat": 35, "announced": [...], "errors": 0}` back once ExaBGP has taken all of it. When the
-beat, which counts renewals, has gone on by BEATS, ExaBGP is asked for its version, so that one that hangs is noticed.
+and gets `{"sequence": 7, "beat": 35, "announced": [...], "errors": 0, "sessions": {"10.0.2.1": "up"}}` back once
+ExaBGP has taken all of it, and once more when a session comes or goes, as far as ExaBGP has told this helper.
+When the beat, which counts renewals, has gone on by BEATS, ExaBGP is asked for its version, so that one that hangs is
+noticed.
 The greeting of a new connection is such a line with sequence 0; its `announced` is null while the helper is fresh,
 since a predecessor may have announced anything.
 
@@ -77,6 +79,7 @@ class Helper:
         self.answers = b""
         self.unanswered = 0
         self.errors = 0
+        self.sessions: dict[str, str] = {}
         self.sequence = 0
         self.beat = 0
         self.reported = True
@@ -126,7 +129,7 @@ class Helper:
             sys.exit(0)
 
     def read_answers(self) -> None:
-        """Count ExaBGP's answers; end of file means that it is gone."""
+        """Count ExaBGP's answers, and hear of sessions; end of file means that it is gone."""
         data = os.read(0, 65536)
         if not data:
             sys.exit(0)
@@ -135,6 +138,15 @@ class Helper:
             if line in (b"done", b"error"):
                 self.unanswered = max(0, self.unanswered - 1)
                 self.errors += line == b"error"
+            elif line.startswith(b"neighbor "):
+                self.take_session(line.decode(errors="replace"))
+
+    def take_session(self, line: str) -> None:
+        """`neighbor ADDRESS up`, or `connected`, or `down - REASON`."""
+        _, address, state = line.split(" ", 2)
+        if state != "connected" and self.sessions.get(address) != state:
+            self.sessions[address] = state
+            self.reported = False
 
     def connect(self) -> None:
         """Try to reach the controller, not too often."""
@@ -195,7 +207,8 @@ class Helper:
     def say(self, sequence: int) -> None:
         """Send one report; a controller that does not read is hung up on."""
         announced = None if self.routes.announced is None else sorted(self.routes.announced)
-        said = {"sequence": sequence, "beat": self.beat, "announced": announced, "errors": self.errors}
+        said: dict[str, Any] = {"sequence": sequence, "beat": self.beat, "announced": announced}
+        said |= {"errors": self.errors, "sessions": self.sessions}
         if self.socket:
             try:
                 self.socket.settimeout(SAY_PATIENCE)  # thousands of routes do not fit the socket's buffer

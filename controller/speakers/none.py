@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from controller.model import Address
 from controller.process import adopt
@@ -16,6 +16,7 @@ class NoSpeaker:
     kind = "none"
     pid: int | None = None
     connected = True
+    sessions: Mapping[str, str] = {}
 
     def __init__(self, run_dir: RunDir) -> None:
         self.wanted: frozenset[Address] = frozenset()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from controller.model import Address
@@ -20,6 +20,10 @@ class Speaker(Protocol):
     @property
     def connected(self) -> bool:
         """Whether the speaker listens to us."""
+
+    @property
+    def sessions(self) -> Mapping[str, str]:
+        """BGP sessions by neighbor: "up", "down - REASON", or "unknown"."""
 
     async def start(self) -> None:
         """Start the speaker, or adopt the one that runs. Nothing is said to it before `want`."""

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metrics_text import of_socket
 
+from controller.api_client import ask
 from controller.rundir import RunDir
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +135,12 @@ class Lab:
         self.node.wait()
         return time.monotonic()
 
+    def status(self) -> dict[str, Any]:
+        return ask(self.run_dir.controller_socket, "GET", "/status")
+
+    def metrics(self) -> str:
+        return of_socket(self.run_dir.controller_socket)
+
     def routes(self) -> set[str]:
         answer = run("birdc", "-s", str(self.directory / "bird.ctl"), "show", "route")
         return {line.split()[0] for line in answer.splitlines() if "unicast [node" in line}
@@ -189,6 +197,20 @@ def test_a_password_of_any_characters_and_a_clean_end(lab: Lab) -> None:
     assert lab.pid("forwarder")
     assert lab.node.wait(10) == 0
     assert [path.name for path in lab.run_dir.path.iterdir()] == ["fake.states"]
+
+
+def test_status_and_metrics_tell_whether_the_session_is_up(lab: Lab) -> None:
+    neighbor = "10.0.2.1"
+    assert lab.status()["speaker"]["sessions"] == {neighbor: "up"}
+    assert f'maglev_bgp_session_up{{neighbor="{neighbor}"}} 1.0' in lab.metrics()
+    assert lab.bird
+    lab.bird.kill()
+    lab.bird.wait()
+    deadline = time.monotonic() + 15
+    while not lab.status()["speaker"]["sessions"][neighbor].startswith("down - "):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert f'maglev_bgp_session_up{{neighbor="{neighbor}"}} 0.0' in lab.metrics()
 
 
 def test_a_dead_controller_is_withdrawn_when_its_lease_ends(lab: Lab) -> None:

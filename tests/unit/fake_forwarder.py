@@ -111,6 +111,8 @@ class FakeForwarder:
             "pool": {"size": 512, "free": 511, "pieces": {"size": 129, "free": 122}},
             "own": {"canaries": 3, "pieces": 6},
             "load_bounds": {},
+            "held": 0,
+            "states": {"applied": self.generation, "build_seconds": 0.5, "last_build_seconds": 0.25},
             "path_mtus": [{"backend": "web1", "address": "10.0.3.2", "mtu": 1400, "seconds": 599}],
             "connections": {"kept": 1000, "started_empty": None},
         }

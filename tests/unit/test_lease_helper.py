@@ -70,6 +70,11 @@ class Exabgp:
                 self.helper.stdin.write(self.answer)
                 self.helper.stdin.flush()
 
+    def say(self, lines: str) -> None:
+        assert self.helper.stdin
+        self.helper.stdin.write(lines.encode())
+        self.helper.stdin.flush()
+
     def next(self, seconds: float = 3.0) -> str:
         return self.commands.get(timeout=seconds)
 
@@ -157,14 +162,14 @@ def exabgp(path: Path) -> Iterator[Exabgp]:
 
 
 def test_it_follows_and_confirms(controller: Controller, exabgp: Exabgp) -> None:
-    assert controller.accept() == {"sequence": 0, "beat": 0, "announced": None, "errors": 0}
+    assert controller.accept() == {"sequence": 0, "beat": 0, "announced": None, "errors": 0, "sessions": {}}
     controller.want({V4: "10.0.2.2"}, [V4, V6])
     assert exabgp.next().startswith(f"withdraw route {V6}")
     assert exabgp.next().startswith(f"announce route {V4}")
-    assert controller.hear() == {"sequence": 1, "beat": 0, "announced": [V4], "errors": 0}
+    assert controller.hear() == {"sequence": 1, "beat": 0, "announced": [V4], "errors": 0, "sessions": {}}
     exabgp.answer = b"error\n"
     controller.want({})
-    assert controller.hear() == {"sequence": 2, "beat": 0, "announced": [], "errors": 1}
+    assert controller.hear() == {"sequence": 2, "beat": 0, "announced": [], "errors": 1, "sessions": {}}
 
 
 def test_every_fifth_renewal_asks_whether_exabgp_still_answers(controller: Controller, exabgp: Exabgp) -> None:
@@ -176,7 +181,29 @@ def test_every_fifth_renewal_asks_whether_exabgp_still_answers(controller: Contr
         controller.renew({V4: "10.0.2.2"}, beat=beat)
     controller.renew({V4: "10.0.2.2"}, beat=5)
     assert exabgp.next() == "version"
-    assert controller.hear() == {"sequence": 1, "beat": 5, "announced": [V4], "errors": 0}
+    assert controller.hear() == {"sequence": 1, "beat": 5, "announced": [V4], "errors": 0, "sessions": {}}
+
+
+def test_what_exabgp_says_of_sessions_is_told_at_once_and_in_every_report(
+    controller: Controller, exabgp: Exabgp
+) -> None:
+    controller.accept()
+    controller.want({V4: "10.0.2.2"})
+    assert controller.hear()["sessions"] == {}
+    exabgp.say("neighbor 10.0.2.1 connected\nneighbor 10.0.2.1 up\n")
+    assert controller.hear() | {"beat": 0} == {
+        "sequence": 1,
+        "beat": 0,
+        "announced": [V4],
+        "errors": 0,
+        "sessions": {"10.0.2.1": "up"},
+    }
+    exabgp.say("neighbor fd00:2::1 up\nneighbor 10.0.2.1 down - peer reset, message [hold timer]\n")
+    expected = {"10.0.2.1": "down - peer reset, message [hold timer]", "fd00:2::1": "up"}
+    while controller.hear()["sessions"] != expected:
+        pass
+    controller.want({})
+    assert controller.hear()["sessions"] == expected
 
 
 def test_an_exabgp_that_hangs_leaves_the_renewals_unconfirmed(controller: Controller, exabgp: Exabgp) -> None:
