@@ -72,9 +72,9 @@ test-hashing: build ## what articles say of hashing schemes, and the comparison 
 test-packets: build ## packet tables through the real stages, in memory
 	$(BIN)/pytest -q tests/packets
 
-test-sanitized: sanitized ## packet tables and hashes with ASan and UBSan, buffers poisoned around the packets
+test-sanitized: sanitized ## packet tables, hashes and schemes with ASan and UBSan, buffers poisoned around the packets
 	@$(SANITIZED_ENV) MAGLEV_SANITIZE=1 $(BIN)/pytest -q --capture=sys -o pythonpath=$(SANITIZED) tests/packets \
-		tests/unit/test_hashing.py 2> build/sanitized/stderr || { cat build/sanitized/stderr; exit 1; }
+		tests/unit/test_hashing.py tests/unit/test_schemes.py 2> build/sanitized/stderr || { cat build/sanitized/stderr; exit 1; }
 
 test-lab: build ## speaker, forwarder and whole laboratory in network namespaces (root)
 	$(BIN)/pytest -q tests/lab

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from controller import config_values as values
 from controller.config_values import distinct, duration, number, one_of, whole, whole_seconds
-from forwarder.hashing.slot_table import MAGLEV, SCHEDULERS
+from forwarder.hashing.slot_table import MAGLEV, SCHEDULERS, WITH_HISTORY
 
 DAY = 86400.0
 
@@ -218,7 +218,10 @@ class VipEntry(Section):
     protocol: Annotated[Literal["tcp", "udp"], one_of("tcp", "udp")] = "tcp"
     port: values.VipPort = Field(examples=["80"])
     pools: Annotated[tuple[values.Name, ...], Field(min_length=1, examples=["[web]"]), distinct("pool")]
-    scheduler: Annotated[str, one_of(*SCHEDULERS)] = MAGLEV
+    scheduler: Annotated[
+        str,
+        one_of(*SCHEDULERS, never=dict.fromkeys(WITH_HISTORY, "depends on its past, so that nodes would not agree")),
+    ] = MAGLEV
     table_size: values.Prime = 65537
     affinity: Annotated[Literal["flow", "client"], one_of("flow", "client")] = "flow"
     load_bound: Annotated[float, number(1.01, 10)] | None = None

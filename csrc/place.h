@@ -28,7 +28,7 @@ void place_jump(const uint32_t *keys, size_t count, uint32_t buckets, uint32_t *
 
 // Bounded loads (Mirrokni, Thorup and Zadimoghaddam 2016): key after key goes to the owner at its start, or to the next
 // one in `owners[length]`, going round, whose load is below its cap. Loads are raised by what is placed. Once all owners
-// are at their caps: PLACE_NOBODY. Returns how many keys did not go to their first owner.
+// are at their caps: PLACE_NOBODY. Returns how many keys went to another than their first owner.
 size_t place_bounded(const uint32_t *starts, size_t count, const uint32_t *owners, uint32_t length,
 		     const uint64_t *caps, uint64_t *loads, uint32_t *positions);
 

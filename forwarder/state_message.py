@@ -6,11 +6,10 @@ from typing import Any
 
 from forwarder.hashing.flow import PROTOCOLS
 from forwarder.hashing.primes import is_prime
-from forwarder.hashing.slot_table import MAX_SIZE, SCHEDULERS
+from forwarder.hashing.slot_table import MAX_SIZE, MAX_WEIGHT, SCHEDULERS
 from forwarder.settings import Address
 
 VERSION = 1
-MAX_WEIGHT = (1 << 32) - 1  # of the Maglev table's 32 bits
 STATUSES = ("up", "drain", "down")
 AFFINITIES = ("flow", "client")
 LOAD_BOUNDS = (1.01, 10.0)

@@ -23,6 +23,8 @@ class BoundedLoads(Scheme):
     """A key's place depends on those before it, so `place` takes its keys as all there are, one after another."""
 
     bound: float
+    met: NDArray[np.int64]
+    """Weights of those that a key can meet on its way, 0 of others."""
 
     @abstractmethod
     def walk(self, keys: Keys) -> tuple[NDArray[np.uint32], Positions]:
@@ -31,8 +33,8 @@ class BoundedLoads(Scheme):
     def caps(self, keys: int) -> Loads:
         """The most of `keys` that each backend may have: its share times the bound, rounded up."""
         bound = Fraction(str(self.bound))  # as it was written: 1.2 * 5 is not more than 6
-        total = int(self.weights.sum()) * bound.denominator
-        caps = [-(-keys * bound.numerator * weight // total) for weight in self.weights.tolist()]
+        total = int(self.met.sum()) * bound.denominator
+        caps = [-(-keys * bound.numerator * weight // total) for weight in self.met.tolist()]
         return np.array(caps, dtype=np.uint64)
 
     def place(self, keys: Keys) -> Positions:
@@ -56,6 +58,7 @@ class Bounded(BoundedLoads):
     def __init__(self, weights: Mapping[str, int], bound: float = 1.25, points: int = 160) -> None:
         super().__init__(weights, bound=bound, points=points)
         self.bound = at_least_one(bound)
+        self.met = self.weights
         self._circle = Circle(self, points, ring.points_of)
 
     def walk(self, keys: Keys) -> tuple[NDArray[np.uint32], Positions]:
@@ -77,6 +80,7 @@ class BoundedMaglev(BoundedLoads):
         super().__init__(weights, bound=bound, size=size)
         self.bound = at_least_one(bound)
         self._slots = Maglev(weights, size).slots(size)
+        self.met = np.where(np.bincount(self._slots, minlength=len(self.names)) > 0, self.weights, 0)
 
     def walk(self, keys: Keys) -> tuple[NDArray[np.uint32], Positions]:
         """See BoundedLoads."""

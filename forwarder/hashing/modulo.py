@@ -22,6 +22,11 @@ class Modulo(Scheme):
         return len(self.tickets()) * 2
 
     def slots(self, size: int) -> Positions:
-        """Slots are numbers already, and their remainders more even than those of hashes."""
+        """Slots are numbers already, and their remainders more even than those of hashes. The last round ends early:
+        so that it takes from all alike, each one's tickets are spread over it.
+        """
         owners = self.tickets(size)
-        return owners[np.arange(size) % len(owners)]
+        count = np.bincount(owners)
+        nth = np.arange(len(owners)) - (np.cumsum(count) - count)[owners]  # of its owner's tickets
+        middle = ((2 * nth + 1) << 32) // (2 * count[owners])
+        return owners[np.argsort(middle, kind="stable")][np.arange(size) % len(owners)]

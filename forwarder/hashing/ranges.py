@@ -6,8 +6,9 @@ the keys move.
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from forwarder.hashing.scheme import SPACE, Keys, Positions, Scheme
+from forwarder.hashing.scheme import MOST_TICKETS, SPACE, Keys, Positions, Scheme
 
 
 class Range(Scheme):
@@ -19,8 +20,9 @@ class Range(Scheme):
 
     def __init__(self, weights: Mapping[str, int], space: int = SPACE) -> None:
         super().__init__(weights, space=space)
-        lengths = np.bincount(self.tickets())
-        self._starts = (np.cumsum(lengths) - lengths) * (space // int(lengths.sum()))
+        lengths = np.bincount(self.tickets(min(MOST_TICKETS, space)), minlength=len(self.names))
+        # Of the first one's range, all but key 0 is what is behind the last border.
+        self._starts: NDArray[np.int64] = (np.cumsum(lengths) - lengths[0]) * (space // int(lengths.sum()))
 
     def place(self, keys: Keys) -> Positions:
         """By bisection; see Scheme."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from forwarder.hashing.quotas import quotas
+
 NOBODY = -1
 Owners = NDArray[np.int64]
 Allowed = Callable[[int, int], bool]
@@ -21,17 +23,19 @@ def rebalance(owners: Owners, weights: NDArray[np.int64], allowed: Allowed = lam
     """Owners of the places once those of nobody are given out, and then the fullest give to the emptiest while it
     pays.
 
-    A place moves only from an owner that, by weight, still has no less after it than the taker has with it. Ties go
-    to the smaller position, and an owner gives its first place first. `allowed(place, owner)` may refuse a taker;
-    it sees `owners` as it is meanwhile, since that is changed in place.
+    A place moves only while its owner without half of it is fuller by weight than the taker with half of it
+    (Sainte-Lague's rule): each one's share is rounded as if by itself, and whoever comes or goes, no place moves
+    between those who stay. Ties go to the smaller position, and an owner gives its first place first.
+    `allowed(place, owner)` may refuse a taker; it sees `owners` as it is meanwhile, since that is changed in place. A
+    place of nobody that all refuse stays nobody's.
     """
     counts = np.bincount(owners[owners != NOBODY], minlength=len(weights)).astype(np.int64)
     share = weights.tolist()
-    takers = [((counts[o] + 1) / share[o], o) for o in range(len(share))]
+    takers = [((counts[o] + 0.5) / share[o], o) for o in range(len(share))]
     heapq.heapify(takers)
     for place in np.flatnonzero(owners == NOBODY).tolist():
         _give(owners, counts, share, takers, place, allowed)
-    donors = [(-counts[o] / share[o], o) for o in range(len(share))]
+    donors = [((0.5 - counts[o]) / share[o], o) for o in range(len(share))]
     heapq.heapify(donors)
     places = _places(owners)
     while donors:
@@ -41,9 +45,15 @@ def rebalance(owners: Owners, weights: NDArray[np.int64], allowed: Allowed = lam
         for place in places[donor]:  # the next one only: then another donor may be the fullest
             if _give(owners, counts, share, takers, place, allowed, below=-fullness):
                 counts[donor] -= 1
-            heapq.heappush(donors, (-counts[donor] / share[donor], donor))
+            heapq.heappush(donors, ((0.5 - counts[donor]) / share[donor], donor))
             break
     return owners
+
+
+def settled(weights: NDArray[np.int64], places: int) -> Owners:
+    """How many of `places` each one has by weight, so that a rebalance moves none."""
+    first = np.repeat(np.arange(len(weights)), quotas(weights.tolist(), places))
+    return np.bincount(rebalance(first, weights), minlength=len(weights))
 
 
 def _places(owners: Owners) -> dict[int, Iterator[int]]:
@@ -51,7 +61,8 @@ def _places(owners: Owners) -> dict[int, Iterator[int]]:
     order = np.argsort(owners, kind="stable")
     found, first = np.unique(owners[order], return_index=True)
     pieces = np.split(order, first[1:])
-    return {owner: iter(piece.tolist()) for owner, piece in zip(found.tolist(), pieces, strict=True)}
+    # Of no places at all there is one piece nevertheless, and nobody has it.
+    return {owner: iter(piece.tolist()) for owner, piece in zip(found.tolist(), pieces, strict=False)}
 
 
 def _give(
@@ -73,7 +84,7 @@ def _give(
             continue
         owners[place] = taker
         counts[taker] += 1
-        heapq.heappush(takers, ((counts[taker] + 1) / share[taker], taker))
+        heapq.heappush(takers, ((counts[taker] + 0.5) / share[taker], taker))
         given = True
         break
     for one in refused:

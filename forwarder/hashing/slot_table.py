@@ -16,9 +16,12 @@ from forwarder.hashing.primes import is_prime
 
 MAX_SIZE = 1 << 24
 MAX_MEMBERS = 0xFFFE
+MAX_WEIGHT = (1 << 32) - 1
 MAGLEV = "maglev"
 SCHEDULERS = (MAGLEV, "rendezvous", "ring", "ketama", "bounded", "jump", "gateway", "range", "modulo")
 """The schemes that a vip may use, the best first: those without history."""
+WITH_HISTORY = ("vnode", "partition", "sticky")
+"""Schemes that no vip may use: two nodes with different pasts would not agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,15 @@ def _table(names: tuple[str, ...], size: int, slots: "array[int]") -> Table:
 def build(weights: Mapping[str, int], size: int, scheduler: str = MAGLEV) -> Table:
     """The table of `size` slots for {name: weight}. Names of weight 0 own nothing and are left out.
 
-    Raises ValueError for a size that is not a prime, negative weights, too many names, or a scheduler that is not
-    one.
+    Raises ValueError for a size that is not a prime, weights that are negative or beyond MAX_WEIGHT, too many names,
+    or a scheduler that is not one.
     """
     if not is_prime(size) or size > MAX_SIZE:
         raise ValueError(f"table size {size} is not a prime of at most {MAX_SIZE}")
     if any(weight < 0 for weight in weights.values()):
         raise ValueError("a weight is negative")
+    if any(weight > MAX_WEIGHT for weight in weights.values()):
+        raise ValueError(f"a weight is more than {MAX_WEIGHT}")
     if scheduler not in SCHEDULERS:
         raise ValueError(f"scheduler {scheduler} is not one of {', '.join(SCHEDULERS)}")
     encoded = sorted(name.encode() for name, weight in weights.items() if weight > 0)

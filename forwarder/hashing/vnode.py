@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from forwarder.hashing.quotas import quotas
-from forwarder.hashing.rebalance import Owners, kept, rebalance
+from forwarder.hashing.rebalance import Owners, kept, rebalance, settled
 from forwarder.hashing.scheme import SPACE, Keys, Positions, Scheme
 
 
@@ -23,7 +23,7 @@ class Vnode(Scheme):
         if vnodes < len(self.names):
             raise ValueError(f"{vnodes} virtual nodes for {len(self.names)} backends; write at least one for each")
         self._starts = np.arange(vnodes, dtype=np.int64) * (space // vnodes)
-        self.owners: Owners = dealt(self.weights.tolist(), vnodes)
+        self.owners: Owners = dealt(self.weights, vnodes)
 
     def place(self, keys: Keys) -> Positions:
         """See Scheme."""
@@ -42,8 +42,8 @@ class Vnode(Scheme):
         return self._starts.nbytes + 2 * len(self.owners)
 
 
-def dealt(weights: list[int], places: int) -> Owners:
+def dealt(weights: NDArray[np.int64], places: int) -> Owners:
     """Owners of `places`, dealt round until each one's share is reached."""
-    left = np.array(quotas(weights, places))
+    left = settled(weights, places)
     rounds = [np.flatnonzero(left > turn) for turn in range(int(left.max()))]
     return np.concatenate(rounds).astype(np.int64)

@@ -191,6 +191,22 @@ def load_bound_inputs() -> Iterable[bytes]:
     yield struct.pack("!HB", 0, 99) + skewed + bytes([255, 200]) + bytes([1] * 255) + b"\0"
 
 
+def place_inputs() -> Iterable[bytes]:
+    """Rendezvous with equal weights and others, jumps to few and to many buckets, loads that fit and that do not."""
+    keys = struct.pack("!4I", 0, 1, 0xDEADBEEF, 0xFFFFFFFF)
+    alike, apart = [100] * 9, [1, 2, 100, 65535, 2**32 - 1, 1, 7, 7, 1000]
+    for count in (0, 2, 5, 7):
+        for members in (0, 2, 9):
+            for weights in (alike, apart):
+                named = (struct.pack("!BBHI", 7 * m, 77 - m, 1000 + m, weights[m]) for m in range(members))
+                yield bytes([0, count, members]) + keys + b"\0" + b"".join(named)
+    for buckets in (1, 2, 100, 65536, 2**32 - 1):
+        yield b"\1" + struct.pack("!IB", buckets, 0) + keys
+    owners, starts = bytes([0, 1, 0, 2, 2, 1, 0]), bytes(range(7)) * 9
+    for caps in (b"\xff\0\xff\0\xff\0", b"\x15\0\x15\0\x15\0", b"\1\2\0\0\5\1", bytes(6)):
+        yield bytes([2, len(owners) - 1, 2]) + caps + owners + starts
+
+
 def vip_table_inputs() -> Iterable[bytes]:
     """Vips of one port and of any, one twice, both families."""
     yield bytes(number for address in range(6) for choice in (2, 3, 8, 2) for number in (address, choice))
@@ -225,6 +241,7 @@ INPUTS = {
     "load_bound": load_bound_inputs(),
     "maglev": maglev_inputs(),
     "path_mtu": packet_inputs(reports(), struct.pack("!BHHIH", 3, 1400, 1300, 2**32 - 5, 599)),
+    "place": place_inputs(),
     "vip_table": vip_table_inputs(),
     "control": control_inputs(),
 }

@@ -1,7 +1,10 @@
 """Mistakes in single values: kinds, ranges and words."""
 
 import pytest
-from config_text import Row, assert_refused
+from config_text import Row, assert_refused, edited
+
+from controller.config import loads
+from forwarder.hashing.slot_table import SCHEDULERS, WITH_HISTORY
 
 PORT = "    port: 80\n"
 HASH_KEY = '"000102030405060708090a0b0c0d0e0f"'
@@ -244,7 +247,37 @@ VALUES = [
         "true is not a number; write one from 1.01 to 10",
         "load_bound",
     ),
-    Row("another scheduler", "scheduler: maglev", "scheduler: rr", "vips[0].scheduler", "write maglev"),
+    Row(
+        "another scheduler",
+        "scheduler: maglev",
+        "scheduler: rr",
+        "vips[0].scheduler",
+        '"rr" is not known; write maglev, rendezvous, ring, ketama, bounded, jump, gateway, range or modulo',
+    ),
+    Row(
+        "no word for a scheduler", "scheduler: maglev", "scheduler: 5", "vips[0].scheduler", "5 is not known; write m"
+    ),
+    Row(
+        "a scheduler in capitals", "scheduler: maglev", "scheduler: Ring", "vips[0].scheduler", '"Ring" is not known'
+    ),
+    Row(
+        "a scheme that compares with Maglev only",
+        "scheduler: maglev",
+        "scheduler: shuffle",
+        "vips[0].scheduler",
+        '"shuffle" is not known; write maglev, rendezvous',
+    ),
+    *(
+        Row(
+            f"{scheme}, which has a history",
+            "scheduler: maglev",
+            f"scheduler: {scheme}",
+            "vips[0].scheduler",
+            f'"{scheme}" depends on its past, so that nodes would not agree; write maglev, rendezvous, ring, ketama, '
+            "bounded, jump, gateway, range or modulo",
+        )
+        for scheme in WITH_HISTORY
+    ),
     Row("unknown steering", "steering: software", "steering: nic", "forwarder.steering", "write software or rss"),
     Row(
         "AF_XDP",
@@ -367,3 +400,14 @@ VALUES = [
 @pytest.mark.parametrize("row", VALUES, ids=lambda row: row.what)
 def test_a_wrong_value_is_refused_with_line_key_and_what_to_write(row: Row) -> None:
     assert_refused(row)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_is_taken(scheduler: str) -> None:
+    (vip,) = loads(edited("scheduler: maglev", f"scheduler: {scheduler}")).services()
+    assert vip.scheduler == scheduler
+
+
+def test_the_scheduler_is_maglev_unless_another_is_named() -> None:
+    (vip,) = loads(edited("    scheduler: maglev\n", "")).services()
+    assert vip.scheduler == "maglev"

@@ -411,6 +411,7 @@ def test_a_state_s_digest_does_not_depend_on_order() -> None:
         ("protocol", "udp"),
         ("port", 81),
         ("affinity", "client"),
+        ("scheduler", "rendezvous"),
         ("table_size", 257),
         ("load_bound", 1.25),
         ("members", [["web1", 100, "up"], ["web2", 50, "drain"]]),
@@ -431,6 +432,17 @@ def test_the_address_of_a_member_is_in_the_digest_and_of_others_is_not() -> None
     spare["backends"]["spare"] = "10.0.9.9"
     assert digest.state_digest(moved) != digest.state_digest(state())
     assert digest.state_digest(spare) == digest.state_digest(state())
+
+
+def test_every_scheduler_has_a_digest_of_its_own() -> None:
+    """Also one whose table happens to be another's: its next one need not be."""
+    seen = set()
+    for scheduler in slot_table.SCHEDULERS:
+        changed = state()
+        changed["vips"][0]["scheduler"] = scheduler
+        changed["vips"][0]["members"] = [["web1", 1, "up"]]
+        seen.add(digest.state_digest(changed))
+    assert len(seen) == len(slot_table.SCHEDULERS)
 
 
 def test_one_digest_asks_for_each_vip_s_table_once() -> None:

@@ -3,7 +3,7 @@ from config_text import GOOD, edited
 
 from controller import offline
 from controller.config import loads
-from forwarder.hashing import flow
+from forwarder.hashing import flow, slot_table
 
 SERVED = loads(GOOD)
 ALL_DRAIN = loads(
@@ -79,6 +79,20 @@ def test_lookup_with_affinity_of_the_client_leaves_ports_out_of_the_slot_only() 
     assert one["hash"] != other["hash"]
     hashed = flow.slot_hash(bytes(range(16)), b"\xc6\x33\x64\x07", b"\xc0\x00\x02\x01", 1, 80, 6, "client")
     assert one["slot"] == (hashed >> 32) % 65537
+
+
+@pytest.mark.parametrize("scheduler", slot_table.SCHEDULERS)
+def test_every_answer_is_by_the_scheduler_of_the_vip(scheduler: str) -> None:
+    config = loads(edited("scheduler: maglev", f"scheduler: {scheduler}"))
+    assert offline.check(config)["vips"][0]["scheduler"] == scheduler
+    assert offline.replay_request(config)["state"]["vips"][0]["scheduler"] == scheduler
+    built = slot_table.build({"web1": 100, "web3": 100}, 65537, scheduler)
+    table = offline.table(config, "www")
+    assert (table["digest"], table["backends"]) == (built.digest, {"web2": 0} | built.counts())
+    assert table["slots"] == [built.names[position] for position in built.slots]
+    for port in range(1024, 1034):
+        told = offline.lookup(config, "tcp", "198.51.100.7", port, "192.0.2.1", 80)
+        assert (told["backend"], told["fate"]) == (table["slots"][told["slot"]], "hash_new")
 
 
 @pytest.mark.parametrize(

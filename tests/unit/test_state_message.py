@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from forwarder.hashing.slot_table import SCHEDULERS
 from forwarder.state_message import Member, StateMessage, StateRefused, VipMessage, parse
 
 WWW = {
@@ -72,6 +73,12 @@ def test_a_vip_may_have_a_load_bound(bound: float | None) -> None:
     assert www.load_bound == bound
 
 
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_is_taken(scheduler: str) -> None:
+    (vip,) = parse(with_vip(scheduler=scheduler)).vips
+    assert vip.scheduler == scheduler
+
+
 def test_only_members_that_are_up_and_have_weight_own_slots() -> None:
     www, dns = parse(state()).vips
     assert www.weights == {"web1": 100}
@@ -113,6 +120,9 @@ def test_the_same_address_may_have_vips_of_other_protocols_and_ports() -> None:
         (with_vip(protocol="icmp"), "vip www: protocol 'icmp' is not known"),
         (with_vip(protocol=[]), "not a state message"),
         (with_vip(scheduler="sticky"), "vip www: scheduler 'sticky' is not known"),
+        (with_vip(scheduler="bounded-maglev"), "vip www: scheduler 'bounded-maglev' is not known"),
+        (with_vip(scheduler=7), "vip www: scheduler 7 is not known"),
+        (with_vip(scheduler=["ring"]), "vip www: scheduler ['ring'] is not known"),
         (with_vip(affinity="server"), "vip www: affinity 'server' is not known"),
         (with_vip(affinity=None), "vip www: affinity None is not known"),
         (with_vip(load_bound=1), "vip www: load_bound 1 is not a number from 1.01 to 10"),
