@@ -8,12 +8,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from controller import logs, offline, views
+from controller import strict as strict_rules
 from controller.api_client import ApiError, ask
 from controller.bench import bench
 from controller.config import Config, ConfigError, load
@@ -76,10 +78,28 @@ def run(config: Path, verbose: bool) -> None:
 
 @maglev.command()
 @_config
+@click.option("--strict", is_flag=True, help="Also warn of what is allowed but seldom wanted; any warning: status 1.")
+@click.option(
+    "--beside",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="OTHER",
+    help="With --strict: the configuration of another node, with which this one must agree.",
+)
 @_as_json
-def check(config: Path, as_json: bool) -> None:
+def check(config: Path, strict: bool, beside: Path | None, as_json: bool) -> None:
     """Say whether CONFIG is right, and what it would serve."""
-    _print(offline.check(_load(config)), as_json, views.check)
+    if beside is not None and not strict:
+        raise click.UsageError("--beside goes with --strict")
+    loaded = _load(config)
+    warned = strict_rules.warnings(config, loaded, (beside, _load(beside)) if beside else None) if strict else []
+    answer = offline.check(loaded)
+    if strict:
+        answer["warnings"] = [asdict(problem) for problem in warned]
+    _print(answer, as_json, views.check)
+    if warned and not as_json:
+        click.echo("\n".join(f"warning: {problem}" for problem in warned), err=True)
+    if warned:
+        sys.exit(FAILED)
 
 
 @maglev.command()

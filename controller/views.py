@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ def check(answer: Json) -> None:
     if answer["cluster"]:
         nodes = ", ".join(f"{name} {address}" for name, address in answer["cluster"].items())
         _console().print(f"shares fragments out in the cluster {nodes}", markup=False)
+    if _too_many(answer["vips"]):
+        _table("", _IN_NUMBERS, _numbers(answer["vips"]))
+        return
     rows = [
         (_service(vip), m["name"], m["address"], m["weight"], _colored(m["status"]), ", ".join(m["checks"]))
         for vip in answer["vips"]
@@ -121,7 +125,25 @@ def _steering(steering: Json) -> None:
         _console().print(f"steering: {steering['layout']}", markup=False)
 
 
+_LINES = 2000
+_IN_NUMBERS = ("vip", "backends", "up", "draining", "down")
+
+
+def _too_many(vips: Iterable[Json]) -> bool:
+    """Whether nobody would read a line for each backend of each vip; --json has them."""
+    return sum(len(vip["members"]) for vip in vips) > _LINES
+
+
+def _numbers(vips: Iterable[Json]) -> Iterator[tuple[object, ...]]:
+    for vip in vips:
+        counts = Counter(member["status"] for member in vip["members"])
+        yield _service(vip), len(vip["members"]), counts["up"], counts["drain"], counts["down"]
+
+
 def _members(answer: Json) -> None:
+    if _too_many(answer["vips"]):
+        _table("vips", _IN_NUMBERS, _numbers(answer["vips"]))
+        return
     rows = []
     for vip in answer["vips"]:
         said = Text("announced") if vip["announced"] else Text("not announced", "red")
