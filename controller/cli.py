@@ -120,6 +120,18 @@ def status(node: str | None, as_json: bool) -> None:
 
 
 @maglev.command()
+@click.option("--interval", type=click.FloatRange(0.1, 3600), default=1.0, show_default=True, metavar="SECONDS")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="End after so many; default: when interrupted.")
+@_node
+@_as_json
+def top(interval: float, count: int | None, node: str | None, as_json: bool) -> None:
+    """Watch the running node: rates of fates, vips and backends, ring pointers, connections. --json: a line each."""
+    from controller.top import watch  # draws; nobody else needs it
+
+    watch(lambda: _ask(node, "GET", "/status"), interval, count, as_json)
+
+
+@maglev.command()
 @click.argument("backend", required=False)
 @click.option("--self", "whole_node", is_flag=True, help="The node itself: withdraw all of its addresses.")
 @_why

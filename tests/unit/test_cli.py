@@ -62,6 +62,7 @@ def test_help_lists_only_what_exists() -> None:
             "run",
             "status",
             "table",
+            "top",
         ),
         "undrain",
     }
