@@ -76,7 +76,7 @@ test-sanitized: sanitized ## packet tables, hashes and schemes with ASan and UBS
 	@$(SANITIZED_ENV) MAGLEV_SANITIZE=1 $(BIN)/pytest -q --capture=sys -o pythonpath=$(SANITIZED) tests/packets \
 		tests/unit/test_hashing.py tests/unit/test_schemes.py 2> build/sanitized/stderr || { cat build/sanitized/stderr; exit 1; }
 
-test-lab: build ## speaker, forwarder and whole laboratory in network namespaces (root)
+test-lab: build $(STAMPS)/promtool ## speaker, forwarder and whole laboratory in network namespaces (root)
 	$(BIN)/pytest -q tests/lab
 
 coverage: $(STAMPS)/python ## branches of the pure C files that the C tests and the fuzz corpus take; fails below 90 %
