@@ -156,3 +156,16 @@ def refused(port: int) -> None:
             return
         time.sleep(0.1)
     raise AssertionError(f"port {port} still answers")
+
+
+def test_every_metric_is_told_of_and_none_that_is_not_there(node: NodeProcess) -> None:
+    started(node)
+    there = {name for name, _ in scrape(node)}
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    told = set(re.findall(r"`(maglev_[a-z_]+)[`{]", page))
+    # A fake forwarder has no vips' traffic and no bounds; these families have no sample without some.
+    unseen = {
+        name for name in told if name.startswith(("maglev_vip_packets", "maglev_vip_bytes", "maglev_vip_flows"))
+    }
+    unseen |= {"maglev_vip_backends_over_bound", "maglev_bgp_session_up"}
+    assert told - unseen == there
