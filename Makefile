@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
-PURE := parse plain checksum vip_table conn_table load_bound maglev quotas turns seek place encap icmp fragment \
+PURE := parse plain checksum vip_table conn_table churn load_bound maglev quotas turns seek place encap icmp fragment \
         path_mtu
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60

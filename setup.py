@@ -23,6 +23,7 @@ DATAPLANE_SOURCES = [
     "answer.c",
     "checksum.c",
     "choose.c",
+    "churn.c",
     "classify.c",
     "conn_table.c",
     "counters.c",

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 from aiohttp import web
 
-from controller.app import Node, ReloadRefusedError
+from controller.app import Node, ReloadRefusedError, TooMuchChurnError
 from controller.config import ConfigError
 from controller.forwarder_client import ForwarderError, ForwarderRefusedError, Json
 from controller.metrics_listener import answer
@@ -69,9 +69,11 @@ class Api:
         return await answer(self._node)
 
     async def _reload(self, request: web.Request) -> web.Response:
-        dry_run = bool((await _body(request)).get("dry_run", False))
-        changed = await self._node.reload(dry_run=dry_run)
-        return web.json_response({"applied": not dry_run, "changes": changed})
+        body = await _body(request)
+        limit = body.get("max_churn")
+        if not (limit is None or (type(limit) in (int, float) and 0 <= limit <= 100)):
+            raise _BadRequestError("max_churn must be a percentage from 0 to 100")
+        return web.json_response(await self._node.reload(dry_run=bool(body.get("dry_run", False)), max_churn=limit))
 
     async def _drain(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -173,6 +175,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": str(error)}, status=500)
     except ReloadRefusedError as error:
         return web.json_response({"error": str(error)}, status=409)
+    except TooMuchChurnError as error:
+        return web.json_response({"error": str(error)}, status=412)
     except ForwarderRefusedError as error:
         return web.json_response({"error": str(error)}, status=400)
     except ForwarderError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -50,5 +51,6 @@ def ask(path: Path, method: str, resource: str, body: dict[str, Any] | None = No
     if response.status != 200:
         problems = (Problem(**problem) for problem in answer.get("problems", ()))
         message = answer.get("error") or "\n".join(map(str, problems))
-        raise ApiError(message, wrong=400 <= response.status < 500)
+        wrong = 400 <= response.status < 500 and response.status != HTTPStatus.PRECONDITION_FAILED
+        raise ApiError(message, wrong=wrong)
     return dict(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,13 +15,15 @@ import structlog
 
 from controller.announce import desired_announcements
 from controller.changes import changes, restart_needed
+from controller.churn import expected_verdicts, refusal, trusting, with_flows
 from controller.config import Config, load
 from controller.config_sections import HealthCheck
-from controller.forwarder_client import ForwarderError
+from controller.forwarder_client import ForwarderError, Json
 from controller.forwarder_unit import COMMAND, ForwarderUnit
 from controller.health_runner import HealthRunner
 from controller.model import Address, CheckKey, Verdict, check_keys
 from controller.overrides import Overrides
+from controller.plan import Situation, slots_that_move
 from controller.probes import make_probe
 from controller.probes.http import open_session
 from controller.process import Exit
@@ -47,6 +50,10 @@ class StartError(Exception):
 
 class ReloadRefusedError(Exception):
     """The new configuration is valid, but a running node cannot take it."""
+
+
+class TooMuchChurnError(Exception):
+    """The new configuration is right, but would move more than the reload was allowed to."""
 
 
 class Node:
@@ -80,6 +87,7 @@ class Node:
         self._standing: frozenset[Address] = frozenset()
         self._known: frozenset[Address] = frozenset()
         self._wake = asyncio.Event()
+        self._reloading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -118,25 +126,47 @@ class Node:
         await self.forwarder.stop()
         self.run_dir.remove()
 
-    async def reload(self, *, dry_run: bool = False) -> list[str]:
-        """Follow the configuration file as it is now; returns what changes.
+    async def reload(self, *, dry_run: bool = False, max_churn: float | None = None) -> Json:
+        """Follow the configuration file as it is now; returns what changes, and with an option what that moves.
 
-        Raises ConfigError or ReloadRefusedError, and then nothing has changed.
+        `max_churn`: the percentage of a vip's slots, and of its live flows, that may move. Raises ConfigError,
+        ReloadRefusedError or TooMuchChurnError, and then nothing has changed.
         """
-        new = await asyncio.to_thread(load, self.path)
-        if keys := restart_needed(self.config, new):
-            raise ReloadRefusedError(
-                f"{', '.join(keys)} cannot change while the node runs: restart it, or take the change back"
-            )
-        changed = changes(self.config, new)
-        if not dry_run:
-            self._known |= self._configured()
-            serving = serving_addresses(self.vips, self.health.verdicts())
-            self.config, self.vips = new, new.services()
-            self.health.set_targets(self._targets(), serving)
-            log.info("reloaded", changes=changed)
-            self.wake()
-        return changed
+        async with self._reloading:
+            new = await asyncio.to_thread(load, self.path)
+            if keys := restart_needed(self.config, new):
+                raise ReloadRefusedError(
+                    f"{', '.join(keys)} cannot change while the node runs: restart it, or take the change back"
+                )
+            told: Json = {"applied": not dry_run, "changes": changes(self.config, new)}
+            if dry_run or max_churn is not None:
+                told |= await self._rehearse(new)
+            if max_churn is not None and (sentence := refusal(told["vips"], max_churn)):
+                raise TooMuchChurnError(sentence)
+            if not dry_run:
+                self._follow(new)
+                log.info("reloaded", changes=told["changes"])
+        return told
+
+    def _follow(self, new: Config) -> None:
+        self._known |= self._configured()
+        serving = serving_addresses(self.vips, self.health.verdicts())
+        self.config, self.vips = new, new.services()
+        self.health.set_targets(self._targets(), serving)
+        self.wake()
+
+    async def _rehearse(self, new: Config) -> Json:
+        """What following it would move: slots, and the flows that the forwarder has now."""
+        verdicts, drained = self.health.verdicts(), self.overrides.drained
+        now = Situation(self.vips, new.node.hash_key, trusting(verdicts) if self.warming else verdicts, drained)
+        services = new.services()
+        then = replace(now, vips=services, verdicts=expected_verdicts(services, now.verdicts))
+        plans = await asyncio.to_thread(slots_that_move, now, then)
+        try:
+            state = desired_state(services, then.verdicts, drained, new.cluster_nodes())
+            return {"vips": with_flows(plans, await self.forwarder.client.churn(state)), "flows_unknown": None}
+        except ForwarderError as error:
+            return {"vips": [vip | {"flows": None} for vip in plans], "flows_unknown": str(error)}
 
     def wake(self) -> None:
         """Something that decisions depend on has changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -31,6 +32,20 @@ _why = click.option("--why", metavar="TEXT", help="For the log and the status of
 _config = click.argument("config", type=click.Path(path_type=Path, dir_okay=False))
 _capture = click.argument("capture", metavar="IN.pcap", type=click.Path(path_type=Path, dir_okay=False))
 _workers = click.option("--workers", type=click.IntRange(1, 32), default=1, show_default=True)
+
+
+class _Percent(click.FloatRange):
+    """0 to 100."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 100)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """What is no number is none in the range either."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is not in the range 0<=x<=100.", param, ctx)
+        return number
 
 
 class _Group(click.Group):
@@ -103,12 +118,41 @@ def check(config: Path, strict: bool, beside: Path | None, as_json: bool) -> Non
 
 
 @maglev.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--dry-run", is_flag=True, help="Only say what would change, and what that would move.")
+@click.option("--max-churn", metavar="PERCENT", type=_Percent(), help="Refuse to move more of any vip.")
 @_node
 @_as_json
-def reload(dry_run: bool, node: str | None, as_json: bool) -> None:
-    """Make the running node read its configuration file anew."""
-    _print(_ask(node, "POST", "/reload", {"dry_run": dry_run}), as_json, views.reload)
+def reload(dry_run: bool, max_churn: float | None, node: str | None, as_json: bool) -> None:
+    """Make the running node read its configuration file anew.
+
+    With --dry-run it says per vip which slots would move, as `maglev plan` does, and what becomes of its live flows:
+    at risk are those that would lose their backend if the routers also rehashed, moved are those of them that are not
+    at risk now, and lost are those that lose their backend in any case. --max-churn refuses, with exit status 1, when
+    more than PERCENT of a vip's slots, or of its live flows, would move.
+
+    \b
+    Examples:
+      maglev reload --dry-run
+      maglev reload --max-churn 12.5
+    """
+    _print(_ask(node, "POST", "/reload", {"dry_run": dry_run, "max_churn": max_churn}), as_json, views.reload)
+
+
+@maglev.command()
+@click.argument("old", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("new", type=click.Path(path_type=Path, dir_okay=False))
+@_as_json
+def plan(old: Path, new: Path, as_json: bool) -> None:
+    """Say what the configuration NEW in place of OLD would do, with every backend healthy.
+
+    Per vip: the slots that move, since their backend left, to a backend that came, or besides; and their share.
+    Where the table's size, the affinity or the hash key differ, flows have other slots: then there is only the share.
+
+    \b
+    Example:
+      maglev plan /etc/maglev/lb1.yaml lb1-new.yaml
+    """
+    _print(offline.plan(_load(old), _load(new)), as_json, views.plan)
 
 
 @maglev.command()

@@ -41,6 +41,9 @@ class Forwarder(Protocol):
     async def push(self, state: Json) -> Json:
         """Apply a state whole; returns generation and digest."""
 
+    async def churn(self, state: Json) -> list[Json]:
+        """Per vip in force, the live flows that applying this state would move; changes nothing."""
+
     async def stats(self) -> Json:
         """All counters."""
 
@@ -69,6 +72,11 @@ class ForwarderClient:
     async def push(self, state: Json) -> Json:
         """Apply a state whole; returns generation and digest."""
         return await self._request({"op": "state", "state": state}, STATE_TIMEOUT)
+
+    async def churn(self, state: Json) -> list[Json]:
+        """Per vip in force, the live flows that applying this state would move; changes nothing."""
+        answer = await self._request({"op": "churn", "state": state}, STATE_TIMEOUT)
+        return list(answer["vips"])
 
     async def stats(self) -> Json:
         """All counters."""

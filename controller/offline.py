@@ -9,9 +9,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from controller.announce import desired_announcements
+from controller.changes import changes, restart_needed
 from controller.config import Config
 from controller.config_errors import instead_of
 from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_keys
+from controller.plan import Situation, slots_that_move
 from controller.reconcile import desired_state, is_healthy, member_status
 from forwarder.hashing import flow, slot_table
 
@@ -62,6 +64,15 @@ def replay_request(config: Config) -> dict[str, Any]:
     return {"settings": config.forwarder_settings(), "state": state}
 
 
+def plan(old: Config, new: Config) -> dict[str, Any]:
+    """What a change from the one to the other would do."""
+    return {
+        "changes": changes(old, new),
+        "restart": restart_needed(old, new),
+        "vips": slots_that_move(_situation(old), _situation(new)),
+    }
+
+
 def table(config: Config, name: str) -> dict[str, Any]:
     """The table of the vip of that name; raises ValueError when there is none."""
     vips = {vip.name: vip for vip in config.services()}
@@ -108,6 +119,11 @@ def lookup(
     slot = (flow.slot_hash(*flow_key, vip.affinity) >> 32) % built.size
     backend = built.names[built.slots[slot]]
     return answer | {"vip": vip.name, "slot": slot, "backend": backend, "fate": "hash_new"}
+
+
+def _situation(config: Config) -> Situation:
+    vips = config.services()
+    return Situation(vips, config.node.hash_key, _all_up(vips), ())
 
 
 def _all_up(vips: tuple[Vip, ...]) -> dict[CheckKey, Verdict]:

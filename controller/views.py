@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from controller.churn import spell
+
 Json = dict[str, Any]
 View = Callable[[Json], None]
 
@@ -75,6 +77,23 @@ def reload(answer: Json) -> None:
         console.print(line, markup=False)
     if not answer["applied"]:
         console.print("(dry run: nothing was applied)")
+    if "vips" in answer:
+        _moves(answer["vips"])
+        if answer["flows_unknown"]:
+            console.print(f"the live flows are not known: {answer['flows_unknown']}", style="yellow", markup=False)
+        else:
+            _flows(answer["vips"])
+
+
+def plan(answer: Json) -> None:
+    """What one configuration in place of another would do."""
+    console = _console()
+    for line in answer["changes"] or ["nothing changes"]:
+        console.print(line, markup=False)
+    if answer["restart"]:
+        keys = ", ".join(answer["restart"])
+        console.print(f"a running node has to be restarted for {keys}", style="yellow", markup=False)
+    _moves(answer["vips"])
 
 
 def overrides(answer: Json) -> None:
@@ -111,6 +130,26 @@ def pairs(answer: Json) -> None:
     """One line for each key."""
     for key, value in answer.items():
         _console().print(f"{key:>8}  {'-' if value is None else value}", markup=False)
+
+
+_MOVES = ("moved", "left", "joined", "besides")
+_FLOWS = ("live", "at_risk", "moved", "lost")
+
+
+def _moves(vips: Iterable[Json]) -> None:
+    """Per vip the slots that move, and why; `-` where they cannot be compared."""
+    rows = []
+    for vip in vips:
+        what = ", ".join(vip["differs"]) or ("" if vip["change"] == "kept" else vip["change"])
+        moves = [(vip["slots"] or {}).get(why) for why in _MOVES]
+        rows.append((_service(vip), what, vip["table_size"], *moves, spell(vip["share"])))
+    _table("slots", ("vip", "differs", "slots", *_MOVES, "share"), rows)
+
+
+def _flows(vips: Iterable[Json]) -> None:
+    """Per vip the live flows, and what becomes of them; `-` where entries do not tell."""
+    rows = [(_service(vip), *(vip["flows"][what] for what in _FLOWS)) for vip in vips]
+    _table("live flows", ("vip", "live", "at risk", "moved", "lost"), rows)
 
 
 def _workers(count: int) -> str:

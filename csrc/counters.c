@@ -198,6 +198,12 @@ uint64_t dataplane_connections(const struct dataplane *d, uint32_t now)
 	return alive;
 }
 
+void dataplane_churn(const struct dataplane *d, struct churn *c)
+{
+	for (uint32_t i = 0; i < d->config.workers; i++)
+		churn_count(c, &d->workers[i].table, __atomic_load_n(&d->workers[i].now, __ATOMIC_RELAXED));
+}
+
 void dataplane_lookup(const struct dataplane *d, const struct flow_question *q, struct flow_answer *a)
 {
 	const struct state *s = d->state.current; // control threads are the only writers

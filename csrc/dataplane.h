@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "churn.h"
+
 // -- environment ---------------------------------------------------------------------------------------------------
 
 // Once per process; the arguments are those of EAL.
@@ -239,6 +241,8 @@ bool dataplane_path_mtu(const struct dataplane *d, uint16_t backend, uint16_t *m
 uint64_t dataplane_turns(const struct dataplane *d, enum stage_kind stage, uint32_t worker); // of a stage there is
 void dataplane_worker(const struct dataplane *d, uint32_t worker, struct worker_counters *counters);
 uint64_t dataplane_connections(const struct dataplane *d, uint32_t now); // alive at `now`; not while running
+// Add the flows of all connection tables. On any one thread at any time, while the data plane is there.
+void dataplane_churn(const struct dataplane *d, struct churn *c);
 
 struct flow_question {
 	uint8_t protocol;

@@ -15,6 +15,7 @@ from libc.string cimport memcpy
 import array
 import errno
 import os
+import threading
 import weakref
 
 cimport forwarder.dataplane as c
@@ -501,6 +502,15 @@ cdef class State:
         c.state_free(self.handle)
 
 
+cdef int churn_side(c.churn_side *side, array.array slots, bytes usable, size_t backends) except -1:
+    if slots.typecode != "H" or <size_t>len(usable) * 8 < backends:
+        raise ValueError("slots are 16-bit numbers, and each backend has a bit")
+    side.slots = slots.data.as_ushorts
+    side.size = len(slots)
+    side.usable = <const uint8_t *><const char *>usable
+    return 0
+
+
 @cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class Dataplane:
     """The stages of one forwarder over its ports: stepped by hand, or started on lcores.
@@ -519,6 +529,7 @@ cdef class Dataplane:
     cdef PacketPool pool
     cdef State state
     cdef list tables  # buffers of the caller, held so that they stay where they are
+    cdef object counting  # held while another thread reads the tables: close() waits for it
     cdef bint running
     cdef c.dataplane_config config
 
@@ -529,6 +540,7 @@ cdef class Dataplane:
         cdef c.port *handles[8]
         cdef void *memory[32]
         cdef int error = 0
+        self.counting = threading.Lock()
         if len(hash_key) != 16:
             raise ValueError("the hash key has 16 bytes")
         if not 1 <= len(ports) <= 8:
@@ -817,6 +829,38 @@ cdef class Dataplane:
         """Entries alive at `now`, in all tables. Not while running."""
         return c.dataplane_connections(self.get(), now)
 
+    def churn(self, list vips, dict generations):
+        """Count the flows that another state would move: [(live, at risk, moved, lost)] of `vips`, see churn.h.
+
+        `vips`: (id, slots, usable, next slots, next usable) each, where slots is an array("H") of backend indices and
+        usable has a bit for each index up to the highest of `generations`, {index: generation}. May run on a thread.
+        """
+        cdef array.array held = array.array("H", bytes(2 * (max(generations, default=-1) + 1)))
+        cdef array.array position = array.array("H", [c.CHURN_NO_VIP]) * MAX_VIPS
+        cdef c.churn_vip *counted = <c.churn_vip *>calloc(len(vips) + 1, sizeof(c.churn_vip))
+        cdef c.churn question
+        cdef c.dataplane *d
+        try:
+            if counted == NULL:
+                raise MemoryError("churn")
+            for index, generation in generations.items():
+                held[index] = generation
+            for i, (id, slots, usable, next_slots, next_usable) in enumerate(vips):
+                position[id] = i
+                churn_side(&counted[i].now, slots, usable, len(held))
+                churn_side(&counted[i].next, next_slots, next_usable, len(held))
+            question.generations = held.data.as_ushorts
+            question.backend_count = len(held)
+            question.position = position.data.as_ushorts
+            question.vips = counted
+            with self.counting:
+                d = self.get()
+                with nogil:
+                    c.dataplane_churn(d, &question)
+            return [(counted[i].live, counted[i].at_risk, counted[i].moved, counted[i].lost) for i in range(len(vips))]
+        finally:
+            free(counted)
+
     def lookup(self, uint8_t protocol, bytes source, uint16_t source_port, bytes destination,
                uint16_t destination_port):
         """What would happen to a packet of this flow: (vip id or None, hash, slot, backend index or None, tracked)."""
@@ -841,10 +885,12 @@ cdef class Dataplane:
 
     def close(self):
         """Stop, and give every packet on the road back to the pool. Ports and pool are closed after this."""
-        cdef c.dataplane *d = self.handle
-        self.handle = NULL
-        with nogil:
-            c.dataplane_delete(d)
+        cdef c.dataplane *d
+        with self.counting:
+            d = self.handle
+            self.handle = NULL
+            with nogil:
+                c.dataplane_delete(d)
         self.state = None
         self.tables = None
 

@@ -9,6 +9,7 @@ cdef extern from "stdbool.h":
 
 cdef extern from "dataplane.h" nogil:
     enum:
+        CHURN_NO_VIP
         MOST_HEADROOM
         NO_BACKEND
         NO_VIP
@@ -25,6 +26,25 @@ cdef extern from "dataplane.h" nogil:
         pass
     struct transmit_ring:
         pass
+
+    struct churn_side:
+        const uint16_t *slots
+        uint32_t size
+        const uint8_t *usable
+
+    struct churn_vip:
+        churn_side now
+        churn_side next
+        uint64_t live
+        uint64_t at_risk
+        uint64_t moved
+        uint64_t lost
+
+    struct churn:
+        const uint16_t *generations
+        uint32_t backend_count
+        const uint16_t *position
+        churn_vip *vips
 
     struct backend_spec:
         uint16_t index
@@ -204,6 +224,7 @@ cdef extern from "dataplane.h" nogil:
     uint64_t dataplane_turns(const dataplane *d, stage_kind stage, uint32_t worker)
     void dataplane_worker(const dataplane *d, uint32_t worker, worker_counters *counters)
     uint64_t dataplane_connections(const dataplane *d, uint32_t now)
+    void dataplane_churn(const dataplane *d, churn *c)
     void dataplane_lookup(const dataplane *d, const flow_question *question, flow_answer *answer)
 
     receive_ring *receive_ring_new(uint32_t size, int *error)

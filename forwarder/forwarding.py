@@ -8,10 +8,11 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from forwarder._dataplane import Dataplane, State
+from forwarder.churn import GONE, Churn, Side
 from forwarder.hashing.digest import state_digest
 from forwarder.hashing.slot_table import MAGLEV, Table
 from forwarder.next_hops import UNREACHABLE, NextHops
@@ -120,6 +121,13 @@ class Forwarding:
 
         May run on a thread of its own, one at a time and before its own `apply`: it only adds tables.
         """
+        return self._prepare(raw, self._tables)
+
+    def rehearsal(self) -> Callable[[dict[str, Any]], Prepared]:
+        """A `prepare` of messages that will not be applied, for a thread of its own: its tables go with it."""
+        return partial(self._prepare, tables=self._tables.copy())
+
+    def _prepare(self, raw: dict[str, Any], tables: Tables) -> Prepared:
         message = parse(raw)
         for name, address in message.backends.items():
             if address.version not in self._sources:
@@ -129,8 +137,7 @@ class Forwarding:
         for address in message.cluster.values():
             if address.version not in self._sources:
                 raise StateRefused(f"the cluster: no tunnel_source of family ipv{address.version}")
-        digest = state_digest(raw, self._tables.build)
-        return Prepared(message, digest, self._members(message))
+        return Prepared(message, state_digest(raw, tables.build), self._members(message, tables))
 
     def apply(self, prepared: Prepared) -> Applied:
         """Apply a state whole. Raises StateRefused; then nothing has changed."""
@@ -230,7 +237,23 @@ class Forwarding:
         """The table of a vip of the state in force."""
         return self._prepared.members[vip.key].table
 
-    def _members(self, message: StateMessage) -> dict[VipKey, Members]:
+    def churn(self, prepared: Prepared) -> Churn:
+        """What applying this would do to the live flows. Nothing gets a number by it."""
+        usable = self._usable_with(prepared, self._still_draining(prepared))
+        then = {vip.key: self._side(vip, prepared, usable[vip.key]) for vip in prepared.message.vips}
+        numbers = dict(self._vips.items())
+        vips = [
+            (vip, numbers[vip.key], self._side(vip, self._prepared, self._usable[vip.key]), then.get(vip.key, GONE))
+            for vip in self.applied.message.vips
+        ]
+        return Churn(self._dataplane, vips, self._backends.held())
+
+    @staticmethod
+    def _side(vip: VipMessage, prepared: Prepared, usable: Backends) -> Side:
+        members = prepared.members[vip.key]
+        return Side(members.table, members.known, usable, vip.client_affinity)
+
+    def _members(self, message: StateMessage, tables: Tables) -> dict[VipKey, Members]:
         keys = {name: (name, address) for name, address in message.backends.items()}
         shared: dict[Backends, Backends] = {}
 
@@ -239,7 +262,7 @@ class Forwarding:
 
         return {
             vip.key: Members(
-                self._tables.build(vip.weights, vip.table_size, vip.scheduler),
+                tables.build(vip.weights, vip.table_size, vip.scheduler),
                 one(frozenset(keys[m.backend] for m in vip.members)),
                 one(frozenset(keys[m.backend] for m in vip.members if m.status != "down")),
             )
@@ -253,12 +276,15 @@ class Forwarding:
         left = {vip: gone(self._usable[vip], m.known) for vip, m in prepared.members.items() if vip in self._usable}
         return {vip: keys for vip, keys in left.items() if keys}
 
+    @staticmethod
+    def _usable_with(prepared: Prepared, former: Former) -> Former:
+        """What old flows of each vip may use: its members, and those that left it."""
+        both = cache(lambda members, left: members | left if left else members)
+        return {vip: both(members.usable, former.get(vip, frozenset())) for vip, members in prepared.members.items()}
+
     def _publish(self, prepared: Prepared, former: Former) -> None:
         message = prepared.message
-        both = cache(lambda members, left: members | left if left else members)
-        usable: Former = {
-            vip: both(members.usable, former.get(vip, frozenset())) for vip, members in prepared.members.items()
-        }
+        usable = self._usable_with(prepared, former)
         keys = set(message.backends.items()).union(*former.values())
         numbers = {key: self._backends.assign(key) for key in sorted(keys, key=lambda key: key[0])}
         others = (address for name, address in message.cluster.items() if name != self._node)

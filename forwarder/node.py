@@ -96,6 +96,7 @@ class Node:
         return {
             "ping": self.ping,
             "state": self.state,
+            "churn": self.churn,
             "stats": self.stats,
             "canary": self.canary,
             "lookup": self.lookup,
@@ -172,6 +173,11 @@ class Node:
             backends=len(applied.message.backends),
         )
         return {"generation": applied.generation, "digest": applied.digest}
+
+    async def churn(self, request: Request) -> dict[str, Any]:
+        """What a state would do to the live flows, see Churn.count(). Changes nothing, gives no numbers away."""
+        prepared = await asyncio.to_thread(self._forwarding.rehearsal(), request.get("state") or {})
+        return {"vips": await asyncio.to_thread(self._forwarding.churn(prepared).count)}
 
     async def stats(self, _: Request) -> dict[str, Any]:
         """Every counter there is."""

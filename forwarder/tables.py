@@ -19,6 +19,12 @@ class Tables:
         self._slots: dict[SlotsKey, array[int]] = {}
         self._used_slots: set[SlotsKey] = set()
 
+    def copy(self) -> "Tables":
+        """Others that begin with the same tables; what is added to one is not in the other."""
+        tables = Tables()
+        tables._kept = dict(self._kept)
+        return tables
+
     def build(self, weights: Mapping[str, int], size: int, scheduler: str) -> slot_table.Table:
         """The table for {name: weight}, from the cache when it is there."""
         key = (scheduler, size, tuple(sorted(weights.items())))

@@ -87,7 +87,12 @@ def _or_finding(handler: Handler) -> Handler:
     return checked
 
 
-HANDLERS = {"state": _or_finding(_state), "lookup": _or_finding(_lookup), "settings": _or_finding(_settings)}
+HANDLERS = {
+    "state": _or_finding(_state),
+    "churn": _or_finding(_state),
+    "lookup": _or_finding(_lookup),
+    "settings": _or_finding(_settings),
+}
 LOOP = asyncio.new_event_loop()
 
 

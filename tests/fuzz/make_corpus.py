@@ -155,6 +155,17 @@ def conn_table_inputs() -> Iterable[bytes]:
         yield start + b"".join([*insert, tick, *packets, pause, *packets, *established, flush, b"\5\0\0"])
 
 
+def churn_inputs() -> Iterable[bytes]:
+    """Flows of three vips between the same state twice, states that share nothing, and states without slots."""
+    for kind in range(4):
+        start = struct.pack("!BIBB", 39, 2**20 + 5, 9, 99) + bytes(1 + i % 2 for i in range(11))
+        slots = [bytes((i * (1 + kind * side)) % 11 for i in range(16)) for side in (0, 1)]
+        usable = (b"\xff\xff", bytes([0xFF >> kind, 0xFF]))
+        sides = [slots[side] + usable[side] + bytes([13 if kind < 3 else 0]) for side in (0, 1)]
+        flows = [struct.pack("!BIBBBBBB", i % 13, i * 2**25, i, i, i, i % 5, i % 4, i * 4) for i in range(60)]
+        yield start + b"".join(sides) * 3 + b"".join(flows)
+
+
 def fragment_inputs() -> Iterable[bytes]:
     """Datagrams in order, backwards and mixed, with pauses, as a table with and without places sees them."""
     first, later, pause = (lambda d: bytes([d]) + b"\1\2\3\6"), (lambda d: bytes([0x40 | d])), b"\xe0\3"
@@ -229,6 +240,7 @@ def control_inputs() -> Iterable[bytes]:
     yield struct.pack("!I", 1500) + b"[" * 1500
     yield struct.pack("!I", 4) + b"\xff\xfe\0{"
     yield frame({"op": "state", "state": {**WORLD, "vips": [{**WORLD["vips"][0], "load_bound": 1.25}]}})
+    yield frame({"op": "churn", "state": {**WORLD, "vips": WORLD["vips"][:3]}})
 
 
 INPUTS = {
@@ -237,6 +249,7 @@ INPUTS = {
     "checksum": packet_inputs(flows()),
     "encap": [*packet_inputs(flows(), bytes(38)), *packet_inputs(flows(), b"\1\0\7\x12\x34\x56" + bytes(range(32)))],
     "conn_table": conn_table_inputs(),
+    "churn": churn_inputs(),
     "fragment": fragment_inputs(),
     "load_bound": load_bound_inputs(),
     "maglev": maglev_inputs(),

@@ -91,6 +91,15 @@ class FakeForwarder:
             file.write(json.dumps(self.state) + "\n")
         return {"generation": self.generation, "digest": self.digest}
 
+    def do_churn(self, request: Json) -> Json:
+        """Of the 8 flows of each vip 3 are at risk, and where the state is another one, 2 of them by that."""
+        if self.moods().get("refuse"):
+            return {"ok": False, "error": "this state is not to my taste"}
+        moved = 0 if request["state"] == self.state else 2
+        flows = {"live": 8, "at_risk": 3, "moved": moved, "lost": 0}
+        keys = ("name", "address", "protocol", "port")
+        return {"vips": [{key: vip[key] for key in keys} | flows for vip in (self.state or {"vips": []})["vips"]]}
+
     def do_stats(self, request: Json) -> Json:
         ring = {"received": 1, "processed": 1, "reserved": 64}
         sent = {"ready": 1, "sent": 1, "recycled": None}

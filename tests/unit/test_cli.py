@@ -57,6 +57,7 @@ def test_help_lists_only_what_exists() -> None:
             "hashing",
             "lab",
             "lookup",
+            "plan",
             "reload",
             "replay",
             "run",

@@ -66,6 +66,7 @@ async def test_each_request_has_its_answer(client: ForwarderClient) -> None:
     assert (ping["pid"], ping["generation"], ping["digest"]) == (os.getpid(), 0, None)
     assert (await client.push(STATE))["generation"] == 1
     assert await client.canary() == (True, "came out right", False)
+    assert await client.churn(STATE) == []
     assert (await client.stats())["received"] == 4
     answer = await client.lookup("tcp", "198.51.100.7", 1, "192.0.2.1", 80)
     assert answer["backend"] == "web1"

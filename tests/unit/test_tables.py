@@ -84,3 +84,15 @@ def test_slots_of_former_numbers_are_forgotten_though_the_table_stays() -> None:
         tables.forget_unused()
         assert tables.slots(table, {"a": 1000, "b": number}) is slots
     assert len(tables._slots) <= 2
+
+
+def test_a_copy_begins_with_the_same_tables_and_keeps_its_own_to_itself(built: list[object]) -> None:
+    tables = Tables()
+    one = tables.build({"a": 1}, 7, "maglev")
+    copy = tables.copy()
+    assert copy.build({"a": 1}, 7, "maglev") is one
+    copy.build({"b": 1}, 7, "maglev")
+    tables.build({"b": 1}, 7, "maglev")
+    assert len(built) == 3
+    copy.forget_unused()
+    assert tables.build({"a": 1}, 7, "maglev") is one
