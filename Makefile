@@ -25,7 +25,7 @@ FUZZ_APT := clang libclang-rt-dev
 
 .PHONY: help setup build demo test lint test-c test-unit test-hashing test-packets test-sanitized test-lab coverage \
         fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node bench-latency bench-zeroloss \
-        bench-scale bench-tables bench-pytest bench-all
+        bench-scale bench-tables bench-health bench-pytest bench-all
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -126,11 +126,15 @@ bench-zeroloss: $(STAMPS)/bench ## the highest rate without loss, per frame size
 bench-scale: $(STAMPS)/bench ## cost of a packet against flows, vips, backends, workers, new flows
 	@$(BIN)/python -m perf.scale $(BENCH_ARGS)
 
+bench-health: build ## thousands of health checks from one process: on time, CPU, open files
+	@$(BIN)/python -m perf.health $(BENCH_ARGS)
+
 bench-pytest: $(STAMPS)/bench ## the worker under pytest-benchmark, with its tables and comparisons
 	@mkdir -p build/bench
 	@$(BIN)/pytest -q perf/test_worker_benchmark.py --benchmark-json=build/bench/pytest.json $(BENCH_ARGS)
 
-bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-pytest ## all of them
+bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-health \
+           bench-pytest ## all of them
 
 $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c perf/csrc/*.h)
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,16 @@ from controller.announce import desired_announcements
 from controller.changes import changes, restart_needed
 from controller.churn import expected_verdicts, refusal, trusting, with_flows
 from controller.config import Config, load
-from controller.config_sections import HealthCheck
+from controller.file_limit import probes_at_once, raise_file_limit
 from controller.forwarder_client import ForwarderError, Json
 from controller.forwarder_unit import COMMAND, ForwarderUnit
 from controller.health_runner import HealthRunner
 from controller.model import Address, CheckKey, Verdict, check_keys
 from controller.overrides import Overrides
+from controller.panic import Panic, panics
 from controller.plan import Situation, slots_that_move
 from controller.probes import make_probe
-from controller.probes.http import open_session
+from controller.probes.check import Check
 from controller.process import Exit
 from controller.reconcile import desired_state, serving_addresses
 from controller.rundir import RunDir, read_json, write_private
@@ -70,14 +70,15 @@ class Node:
         self.path = path
         self.config = config
         self.run_dir = run_dir
-        self.vips = config.services()
+        self._checked = config.services()  # with all their checks, also those of pools in panic
+        self.vips = self._checked
         self.overrides = Overrides(run_dir.overrides)
         self.forwarder = ForwarderUnit(
             run_dir, config.forwarder_settings(), self._forwarder_changed, command=forwarder_command
         )
         self.speaker = make_speaker(config.bgp, run_dir)
-        self._session = open_session()
-        self.health = HealthRunner(partial(make_probe, self._session), self._verdict_changed)
+        self.panics: dict[str, Panic] = {}
+        self.health = HealthRunner(make_probe, self._verdict_changed, probes_at_once(raise_file_limit()))
         self.announced: frozenset[Address] = frozenset()
         self.announcements = 0  # addresses so far, as are withdrawals
         self.withdrawals = 0
@@ -151,16 +152,18 @@ class Node:
     def _follow(self, new: Config) -> None:
         self._known |= self._configured()
         serving = serving_addresses(self.vips, self.health.verdicts())
-        self.config, self.vips = new, new.services()
+        self.config, self._checked = new, new.services()
         self.health.set_targets(self._targets(), serving)
+        self._see_panics(reloaded=True)
         self.wake()
 
     async def _rehearse(self, new: Config) -> Json:
         """What following it would move: slots, and the flows that the forwarder has now."""
         verdicts, drained = self.health.verdicts(), self.overrides.drained
         now = Situation(self.vips, new.node.hash_key, trusting(verdicts) if self.warming else verdicts, drained)
-        services = new.services()
-        then = replace(now, vips=services, verdicts=expected_verdicts(services, now.verdicts))
+        expected = expected_verdicts(new.services(), now.verdicts)
+        services = new.services(panics(new.backend_pools, expected, drained))
+        then = replace(now, vips=services, verdicts=expected)
         plans = await asyncio.to_thread(slots_that_move, now, then)
         try:
             state = desired_state(services, then.verdicts, drained, new.cluster_nodes())
@@ -175,13 +178,25 @@ class Node:
     def _configured(self) -> frozenset[Address]:
         return frozenset(vip.address for vip in self.vips)
 
-    def _targets(self) -> dict[CheckKey, HealthCheck]:
-        keys = sorted(check_keys(self.vips), key=lambda key: (str(key.address), key.check))
-        return {key: self.config.health_checks[key.check] for key in keys}
+    def _targets(self) -> dict[CheckKey, Check]:
+        """Those of a pool in panic too: they tell when it ends."""
+        return {key: self.config.health_checks[key.check] for key in check_keys(self._checked)}
 
     def _verdict_changed(self, key: CheckKey, verdict: Verdict, reason: str) -> None:
         log.info("health", address=str(key.address), check=key.check, verdict=verdict.value, reason=reason)
         self.wake()
+
+    def _see_panics(self, *, reloaded: bool = False) -> None:
+        """Serve the vips as the verdicts of the moment are to be believed, and tell of pools that are kept."""
+        before = self.panics
+        self.panics = panics(self.config.backend_pools, self.health.verdicts(), self.overrides.drained)
+        if reloaded or before.keys() != self.panics.keys():
+            self.vips = self.config.services(self.panics) if self.panics else self._checked
+        for name in sorted(self.panics.keys() - before.keys()):
+            panic = self.panics[name]
+            log.error("panic: all backends of the pool are kept in service", pool=name, down=panic.down, of=panic.of)
+        for name in sorted(before.keys() - self.panics.keys()):
+            log.info("panic is over: the checks of the pool count again", pool=name)
 
     def _forwarder_changed(self) -> None:
         """A forwarder that is not fit attracts nothing from this instant on, whatever else is going on."""
@@ -231,6 +246,7 @@ class Node:
         if self.warming:  # what stands may stay, and nothing is new
             self._announce(self.announced & self._goal())
             return
+        self._see_panics()
         await self._withdraw_unwanted()
         if self.forwarder.ping is None:
             return
@@ -275,7 +291,6 @@ class Node:
         for task in self._tasks:
             await end(task)
         await self.health.close()
-        await self._session.close()
 
 
 def _remembered(stored: Any) -> frozenset[Address]:

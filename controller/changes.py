@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from controller.config import Config
-from controller.config_sections import Section
 from controller.model import Member, Vip
+from controller.section import Section
 
 _FOLLOWED_AT_ONCE = frozenset({"node.drain_time"})
 
@@ -26,6 +26,7 @@ def changes(old: Config, new: Config) -> list[str]:
     lines += [f"{key} changes" for key in _differences("metrics", old.metrics, new.metrics)]
     lines += _compare("cluster node", old.cluster_nodes(), new.cluster_nodes())
     lines += _compare("health check", old.health_checks, new.health_checks)
+    lines += _compare("panic_above of pool", _panic_above(old), _panic_above(new))
     before = {vip.name: vip for vip in old.services()}
     after = {vip.name: vip for vip in new.services()}
     lines += _compare("vip", _without_members(before), _without_members(after))
@@ -54,6 +55,10 @@ def _compare(what: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Itera
             yield f"{what} {name} is added"
         elif old[name] != new[name]:
             yield f"{what} {name} changes"
+
+
+def _panic_above(config: Config) -> dict[str, float]:
+    return {name: pool.panic_above for name, pool in config.backend_pools.items() if pool.panic_above is not None}
 
 
 def _without_members(vips: Mapping[str, Vip]) -> dict[str, tuple[object, ...]]:

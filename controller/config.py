@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from controller.config_errors import ConfigError, Problem
-from controller.config_sections import ForwarderPort, PerFamily, Sections
+from controller.config_sections import ForwarderPort, PerFamily, Sections, VipEntry
 from controller.config_shape import shape_problems
 from controller.model import Address, Vip
 from controller.node_rules import node_findings
-from controller.pools import flatten
+from controller.pools import flatten, reach
 from controller.service_rules import service_findings
 from controller.yaml_lines import Document, parse, read
 
@@ -22,10 +23,17 @@ __all__ = ["Config", "ConfigError", "Problem", "load", "loads"]
 class Config(Sections):
     """A configuration in which everything fits together."""
 
-    def services(self) -> tuple[Vip, ...]:
-        """Every vip with its backends, sorted by name: the same for any order of the file."""
-        vips = (flatten(vip, self.backend_pools) for vip in self.vips)
+    def services(self, unchecked: Collection[str] = ()) -> tuple[Vip, ...]:
+        """Every vip with its backends, sorted by name: the same for any order of the file.
+
+        Pools that are `unchecked` count as if they had no checks.
+        """
+        vips = (flatten(vip, self.backend_pools, unchecked) for vip in self.vips)
         return tuple(sorted(vips, key=lambda vip: vip.name))
+
+    def vips_of(self, pool: str) -> list[VipEntry]:
+        """The vips that reach a pool with a backend."""
+        return [v for v in self.vips if any(r.pool == pool for r in reach(v.pools, self.backend_pools))]
 
     def cluster_nodes(self) -> dict[str, Address]:
         """The tunnel address of every node, this one's too; none when no other node is listed."""

@@ -7,24 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from controller import config_values as values
 from controller.config_values import distinct, duration, number, one_of, whole, whole_seconds
+from controller.durations import DAY
+from controller.probes import KINDS
+from controller.probes.check import Check
+from controller.section import Section
 from forwarder.hashing.slot_table import MAGLEV, SCHEDULERS, WITH_HISTORY
-
-DAY = 86400.0
 
 NOT_BUILT_YET = frozenset({"shard"})
 """Keys of later versions, refused with another word than a misspelling."""
-
-
-class Section(BaseModel):
-    """A mapping of the file: immutable, and no key but its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class PerFamily(Section):
@@ -140,32 +136,12 @@ class Cluster(Section):
     nodes: Annotated[tuple[ClusterNode, ...], Field(max_length=64)] = ()
 
 
-class _Check(Section):
-    """What all kinds of health check share; `rise` passes in a row bring up, `fall` failures bring down."""
+class UnknownCheck(Check):
+    """A check of no kind: refused for its type, and which other keys it may have cannot be said."""
 
-    interval: Annotated[float, duration(0.01, DAY)] = 1.0
-    timeout: Annotated[float, duration(0.01, DAY)] = 0.5
-    rise: Annotated[int, whole(1, 1000)] = 2
-    fall: Annotated[int, whole(1, 1000)] = 3
+    model_config = ConfigDict(extra="ignore")
 
-
-class HttpCheck(_Check):
-    """Up when a GET is answered with one of `expect_status`; the Host header is `host`, else the address."""
-
-    type: Annotated[Literal["http"], one_of("http", "tcp")] = Field(examples=["http"])
-    port: values.Port = 80
-    path: values.HttpPath = "/"
-    host: values.HttpHost | None = None
-    expect_status: Annotated[tuple[Annotated[int, whole(100, 599)], ...], Field(min_length=1), distinct("status")] = (
-        200,
-    )
-
-
-class TcpCheck(_Check):
-    """Up when a connection opens."""
-
-    type: Literal["tcp"]
-    port: values.Port = Field(examples=["80"])
+    type: Annotated[str, one_of(*KINDS)] = Field(examples=["http"])
 
 
 class BackendEntry(Section):
@@ -184,8 +160,8 @@ class PoolEntry(Section):
 
 
 def _kind_of_check(value: object) -> str:
-    is_tcp = isinstance(value, Mapping) and value.get("type") == "tcp"
-    return "<TcpCheck>" if is_tcp else "<HttpCheck>"
+    kind = value.get("type") if isinstance(value, Mapping) else None
+    return f"<{KINDS[kind].section.__name__}>" if isinstance(kind, str) and kind in KINDS else "<UnknownCheck>"
 
 
 def _kind_of_entry(value: object) -> str:
@@ -193,10 +169,14 @@ def _kind_of_entry(value: object) -> str:
 
 
 # The tags are class names in brackets: problems are traced to their section by them.
-HealthCheck = Annotated[
-    Annotated[HttpCheck, Tag("<HttpCheck>")] | Annotated[TcpCheck, Tag("<TcpCheck>")],
-    Discriminator(_kind_of_check),
-]
+CHECKS: tuple[type[Check], ...] = (*(kind.section for kind in KINDS.values()), UnknownCheck)
+if TYPE_CHECKING:
+    HealthCheck = Check
+else:
+    HealthCheck = Annotated[
+        Union[tuple(Annotated[section, Tag(f"<{section.__name__}>")] for section in CHECKS)],  # noqa: UP007
+        Discriminator(_kind_of_check),
+    ]
 Entry = Annotated[
     Annotated[BackendEntry, Tag("<BackendEntry>")] | Annotated[PoolEntry, Tag("<PoolEntry>")],
     Discriminator(_kind_of_entry),
@@ -204,9 +184,13 @@ Entry = Annotated[
 
 
 class Pool(Section):
-    """A backend pool; a backend must pass all of `health_checks`, and is always up when there are none."""
+    """A backend pool; a backend must pass all of `health_checks`, and is always up when there are none.
+
+    While more than the share `panic_above` of its backends is down, the pool is kept as if it had no checks.
+    """
 
     health_checks: Annotated[tuple[values.Name, ...], distinct("health check")] = ()
+    panic_above: Annotated[float, values.share(0.01, 0.99)] | None = None
     backends: tuple[Entry, ...] = ()
 
 

@@ -8,20 +8,15 @@ from typing import Annotated, Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from controller.config_errors import KeyPath, Problem, instead_of, show
-from controller.config_sections import (
-    NOT_BUILT_YET,
-    BackendEntry,
-    HttpCheck,
-    PoolEntry,
-    Section,
-    Sections,
-    TcpCheck,
-)
+from controller.config_errors import KeyPath, Problem, instead_of, one_from, show
+from controller.config_sections import CHECKS, NOT_BUILT_YET, BackendEntry, PoolEntry, Sections
+from controller.probes import KINDS
+from controller.section import Section
 from controller.yaml_lines import Document
 
+_CHOICES: tuple[type[Section], ...] = (*CHECKS, BackendEntry, PoolEntry)
 # What pydantic puts into a location besides keys: the tag of a choice, and a mark for "the key itself".
-_NOT_KEYS = {*(f"<{choice.__name__}>" for choice in (HttpCheck, TcpCheck, BackendEntry, PoolEntry)), "[key]"}
+_NOT_KEYS = {*(f"<{choice.__name__}>" for choice in _CHOICES), "[key]"}
 
 
 def shape_problems(document: Document, error: ValidationError) -> Iterator[Problem]:
@@ -60,8 +55,9 @@ def _message(detail: ErrorDetails, location: KeyPath) -> str:
 def _unknown_key(key: str, section: type[Section]) -> str:
     if key in NOT_BUILT_YET:
         return "is not built yet; leave it out"
-    if section is TcpCheck and key in HttpCheck.model_fields:
-        return "is a key of type http only; leave it out, or write type: http"
+    kinds = [name for name, kind in KINDS.items() if section in CHECKS and key in kind.section.model_fields]
+    if kinds:
+        return f"is a key of type {one_from(kinds)} only; leave it out, or write type: {kinds[0]}"
     return f"is not a key here; write {instead_of(key, section.model_fields, 'another')}"
 
 

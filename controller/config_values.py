@@ -62,6 +62,17 @@ def number(low: float, high: float) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def share(low: float, high: float) -> BeforeValidator:
+    """A part of one."""
+
+    def check(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise ValueError(f"{show(value)} is no share; write a number from {low} to {high}, such as 0.5")
+        return float(value)
+
+    return BeforeValidator(check)
+
+
 def one_of(
     *values: str, later: Mapping[str, str] | None = None, never: Mapping[str, str] | None = None
 ) -> BeforeValidator:

@@ -15,6 +15,11 @@ class Health:
     passes: int = 0
     failures: int = 0
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether there is no verdict yet, or the last result speaks against it."""
+        return {Verdict.UP: self.failures > 0, Verdict.DOWN: self.passes > 0}.get(self.verdict, True)
+
     def after(self, passed: bool, rise: int, fall: int) -> Health:
         """The health after one more result.
 

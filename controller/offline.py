@@ -5,6 +5,8 @@ Every backend counts as healthy; one that drains or has weight 0 owns no slot.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from ipaddress import ip_address
 from typing import Any
 
@@ -12,6 +14,7 @@ from controller.announce import desired_announcements
 from controller.changes import changes, restart_needed
 from controller.config import Config
 from controller.config_errors import instead_of
+from controller.durations import spell
 from controller.model import ANY_PORT, Address, CheckKey, Verdict, Vip, check_keys
 from controller.plan import Situation, slots_that_move
 from controller.reconcile import desired_state, is_healthy, member_status
@@ -30,6 +33,8 @@ def check(config: Config) -> dict[str, Any]:
         "cluster": {name: str(address) for name, address in sorted(config.cluster_nodes().items())},
         "announced": [] if config.bgp.speaker == "none" else [str(a) for a in _sorted(announced)],
         "probes": len(verdicts),
+        "health_checks": _health_checks(config, verdicts),
+        "panic_above": {n: p.panic_above for n, p in sorted(config.backend_pools.items()) if p.panic_above},
         "vips": [
             {
                 "name": vip.name,
@@ -55,6 +60,24 @@ def check(config: Config) -> dict[str, Any]:
             for vip in vips
         ],
     }
+
+
+def _health_checks(config: Config, verdicts: Collection[CheckKey]) -> list[dict[str, Any]]:
+    """Every check with its times, and how many addresses it probes."""
+    targets = Counter(key.check for key in verdicts)
+    return [
+        {
+            "name": name,
+            "type": check.type,
+            "targets": targets[name],
+            "interval": spell(check.interval),
+            "fast_interval": spell(check.pace(in_doubt=True)),
+            "timeout": spell(check.timeout),
+            "rise": check.rise,
+            "fall": check.fall,
+        }
+        for name, check in sorted(config.health_checks.items())
+    ]
 
 
 def replay_request(config: Config) -> dict[str, Any]:

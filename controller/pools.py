@@ -12,10 +12,11 @@ from controller.model import Backend, Member, Vip
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """One backend entry, where it stands, and the checks of the pool it stands in."""
+    """One backend entry, where it stands, and the pool it stands in with its checks."""
 
     path: KeyPath
     entry: BackendEntry
+    pool: str
     checks: tuple[str, ...]
 
 
@@ -32,17 +33,20 @@ def reach(names: Collection[str], pools: Mapping[str, Pool]) -> Iterator[Reached
                 waiting.append(entry.pool)
             else:
                 path = ("backend_pools", name, "backends", position)
-                yield Reached(path, entry, pools[name].health_checks)
+                yield Reached(path, entry, name, pools[name].health_checks)
 
 
-def flatten(vip: VipEntry, pools: Mapping[str, Pool]) -> Vip:
-    """The vip with its members; a backend reached twice counts once and must pass the checks of both ways."""
+def flatten(vip: VipEntry, pools: Mapping[str, Pool], unchecked: Collection[str] = ()) -> Vip:
+    """The vip with its members; a backend reached twice counts once and must pass the checks of both ways.
+
+    Pools that are `unchecked` count as if they had no checks.
+    """
     entries: dict[str, BackendEntry] = {}
     checks: dict[str, set[str]] = {}
     for reached in reach(vip.pools, pools):
         name = reached.entry.name
         entries.setdefault(name, reached.entry)
-        checks.setdefault(name, set()).update(reached.checks)
+        checks.setdefault(name, set()).update(() if reached.pool in unchecked else reached.checks)
     members = tuple(
         Member(Backend(name, entry.address), entry.weight, entry.drain, tuple(sorted(checks[name])))
         for name, entry in sorted(entries.items())

@@ -11,6 +11,7 @@ import structlog
 
 from controller.api import Api
 from controller.app import Node, ReloadRefusedError, StartError
+from controller.collector import collect_seldom
 from controller.config import Config, ConfigError
 from controller.forwarder_unit import COMMAND
 from controller.metrics_listener import MetricsListener
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 async def serve(path: Path, config: Config, run_dir: RunDir, *, forwarder_command: tuple[str, ...] = COMMAND) -> None:
     """Run the node until it is told to end. Raises StartError when it cannot start."""
     os.umask(0o027)
+    collect_seldom()
     run_dir.create()
     pid_file = PidFile(run_dir.controller_pid)
     try:

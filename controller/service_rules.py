@@ -36,6 +36,9 @@ def _checks(config: Sections) -> Iterator[Finding]:
         if check.timeout > check.interval:
             message = "is longer than the interval; write a timeout of at most the interval"
             yield ("health_checks", name, "timeout"), message
+        if check.fast_interval and check.fast_interval > check.interval:
+            message = "is longer than the interval; write one of at most the interval, or leave it out"
+            yield ("health_checks", name, "fast_interval"), message
 
 
 def _missing(kind: str, name: str, known: Collection[str], section: str) -> str:

@@ -29,6 +29,16 @@ async def status(node: Node) -> Json:
         "digest": forwarder.ping["digest"] if forwarder.ping else None,
         "vips": [await asyncio.to_thread(_vip, vip, node, verdicts) for vip in node.vips],
         "health": _health(node),
+        "probes": {
+            "targets": len(node.health.targets),
+            "at_once": node.health.at_once,
+            "too_many": node.health.too_many,
+            "not_probed": node.health.not_probed,
+        },
+        "panics": {
+            pool: {"down": panic.down, "of": panic.of, "vips": [v.name for v in node.config.vips_of(pool)]}
+            for pool, panic in node.panics.items()
+        },
         "forwarder": {
             "pid": forwarder.supervisor.pid,
             "healthy": forwarder.fitness.fit,

@@ -38,6 +38,17 @@ def check(answer: Json) -> None:
         for m in vip["members"]
     ]
     _table("", ("vip", "backend", "address", "weight", "status", "checks"), rows)
+    _checks(answer["health_checks"])
+    for pool, share in answer["panic_above"].items():
+        line = f"pool {pool}: while more than {share:.0%} of it is down, all of it is kept in service"
+        _console().print(line, markup=False)
+
+
+def _checks(checks: Iterable[Json]) -> None:
+    keys = ("type", "targets", "interval", "fast_interval", "timeout", "rise", "fall")
+    rows = [(c["name"], *(c[key] for key in keys)) for c in checks]
+    if rows:
+        _table("", ("check", "type", "probes", "every", "in doubt", "timeout", "rise", "fall"), rows)
 
 
 def status(answer: Json) -> None:
@@ -62,7 +73,9 @@ def status(answer: Json) -> None:
         print_line(f"  session with {neighbor}: {state}", style=None if state == "up" else "red", markup=False)
     print_line(f"announced: {', '.join(answer['announced']) or 'nothing'}")
     _overrides(answer["overrides"])
+    _panics(answer["panics"])
     _members(answer)
+    _probes(answer["probes"])
     _health(answer)
     if answer["stats"]:
         _stats(answer["stats"])
@@ -190,6 +203,25 @@ def _members(answer: Json) -> None:
             status = _colored(m["status"])
             rows.append((_service(vip), said, m["name"], m["address"], m["weight"], status, m["slots"]))
     _table("vips", ("vip", "", "backend", "address", "weight", "status", "slots"), rows)
+
+
+def _panics(panics: Json) -> None:
+    for pool, panic in panics.items():
+        vips = ", ".join(panic["vips"])
+        line = f"panic: {panic['down']} of {panic['of']} backends of pool {pool} are down, all are kept for {vips}"
+        _console().print(line, style="red", markup=False)
+
+
+def _probes(probes: Json) -> None:
+    """What keeps probes from being made, or made in time; nothing when nothing does."""
+    if probes["not_probed"]:
+        line = f"{probes['not_probed']} of {probes['targets']} checks cannot be made by this node: see last probe"
+        _console().print(line, style="red", markup=False)
+    if probes["too_many"]:
+        line = (
+            f"{probes['at_once']} probes at a time at most, by the limit of open files: when many fail, some are late"
+        )
+        _console().print(line, style="yellow", markup=False)
 
 
 def _health(answer: Json) -> None:

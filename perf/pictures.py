@@ -160,6 +160,24 @@ def tables(written: Written, path: Path) -> None:
     _save(figure, written, path, "Building a Maglev table")
 
 
+def health(written: Written, path: Path) -> None:
+    """Bars of lateness, on a scale that has room for the one probe that was late."""
+    rows = written["results"]
+    figure, axes = _bars(len(rows) * 3)
+    percentiles = (("late_p50_ms", GREEN, "median"), ("late_p99_ms", BLUE, "99 %"), ("late_max_ms", RED, "most"))
+    for number, (key, colour, label) in enumerate(percentiles):
+        at = [y + (number - 1) * 0.27 for y in range(len(rows))]
+        axes.barh(at, [row[key] for row in rows], 0.27, color=colour, label=label)
+    for y, row in enumerate(rows):
+        axes.text(row["late_max_ms"], y + 0.27, f" {row['cores']:.2f} cores", va="center", fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlim(right=max(row["late_max_ms"] for row in rows) * 3)
+    _names(axes, rows)
+    axes.set_xlabel("milliseconds from the moment a probe is due to the moment it begins")
+    axes.legend(loc="lower right", fontsize=8)
+    _save(figure, written, path, f"Health checks of one process, every {written['settings']['interval']:g} s")
+
+
 def _bars(count: int) -> tuple[Figure, Axes]:
     return _panel(1.6 + 0.24 * count)
 
@@ -194,4 +212,5 @@ DRAWN: dict[str, Callable[[Written, Path], None]] = {
     "zeroloss": zeroloss,
     "scale": scale,
     "tables": tables,
+    "health": health,
 }

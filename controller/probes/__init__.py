@@ -1,26 +1,38 @@
-"""Health probes: one kind per file, all behind `async probe() -> ProbeResult`."""
+"""Health checks: one kind per file, its section of the configuration and its probe, and a row of KINDS."""
 
 from __future__ import annotations
 
-import aiohttp
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from controller.config_sections import HealthCheck, HttpCheck
-from controller.model import CheckKey
-from controller.probes.http import HttpProbe
-from controller.probes.result import Probe
-from controller.probes.tcp import TcpProbe
+from controller.model import Address, CheckKey
+from controller.probes.check import Check
+from controller.probes.dial import Dial, dial
+from controller.probes.http import HttpCheck, HttpProbe
+from controller.probes.https import HttpsCheck, HttpsProbe
+from controller.probes.icmp import IcmpCheck, IcmpProbe
+from controller.probes.probe import Probe
+from controller.probes.tcp import TcpCheck, TcpProbe
+from controller.probes.udp import UdpCheck, UdpProbe
 
 
-def make_probe(session: aiohttp.ClientSession, key: CheckKey, check: HealthCheck) -> Probe:
+class Kind(NamedTuple):
+    """`probe` is made of an address, a check that is a `section`, and a way to connect."""
+
+    section: type[Check]
+    probe: Callable[[Address, Any, Dial], Probe]
+
+
+KINDS = {
+    "http": Kind(HttpCheck, HttpProbe),
+    "https": Kind(HttpsCheck, HttpsProbe),
+    "tcp": Kind(TcpCheck, TcpProbe),
+    "udp": Kind(UdpCheck, UdpProbe),
+    "icmp": Kind(IcmpCheck, IcmpProbe),
+}
+"""By the word that `type` has in the configuration."""
+
+
+def make_probe(key: CheckKey, check: Check, dial: Dial = dial) -> Probe:
     """The probe of one target, as its check wants it."""
-    if isinstance(check, HttpCheck):
-        return HttpProbe(
-            session,
-            key.address,
-            check.port,
-            path=check.path,
-            host=check.host,
-            expect_status=check.expect_status,
-            timeout=check.timeout,
-        )
-    return TcpProbe(key.address, check.port, timeout=check.timeout)
+    return KINDS[check.type].probe(key.address, check, dial)

@@ -5,24 +5,22 @@ import sys
 from ipaddress import ip_address
 from pathlib import Path
 
-import aiohttp
-
 from controller import app, logs
 from controller.app import StartError
 from controller.config import load
-from controller.config_sections import HealthCheck
 from controller.model import CheckKey
 from controller.probes import make_probe
-from controller.probes.result import Probe
+from controller.probes.check import Check
+from controller.probes.probe import Probe
 from controller.run import serve
 from controller.rundir import RunDir
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_forwarder.py")))
 
 
-def make_local_probe(session: aiohttp.ClientSession, key: CheckKey, check: HealthCheck) -> Probe:
+def make_local_probe(key: CheckKey, check: Check) -> Probe:
     here = ip_address(str(key.address).replace("10.", "127.", 1))
-    return make_probe(session, CheckKey(here, key.check), check)
+    return make_probe(CheckKey(here, key.check), check)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ def edited(old: str, new: str) -> str:
         ("drain_time: 10s", "drain_time: 20s", ["node.drain_time changes"]),
         ("weight: 100}", "weight: 50}", ["backend web1: 10.0.3.2, weight 100, web-http -> 10.0.3.2, weight 50"]),
         ("port: 80, rise: 2, fall: 3}", "port: 81, rise: 2, fall: 3}", ["health check tcp-open changes"]),
+        ("[web-http]\n", "[web-http]\n    panic_above: 0.5\n", ["panic_above of pool web is added"]),
         ("    affinity: flow", "    affinity: client", ["vip www changes"]),
         ("    affinity: flow", "    load_bound: 1.25", ["vip www changes"]),
         ("  - name: www\n", "  - name: web\n", ["vip web is added", "vip www is removed"]),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.config import Config, ConfigError, load, loads
-from controller.config_sections import Section
 from controller.reconcile import desired_state
+from controller.section import Section
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 REFERENCE = CONFIGS / "maglev.yaml"
@@ -59,6 +59,8 @@ def test_the_reference_shows_every_key_at_its_default() -> None:
         "backend_pools",
         "vips",
         "health_checks.path",
+        "health_checks.host",
+        "health_checks.expect",
         "backend_pools.health_checks",
         "backend_pools.backends",
         "backend_pools.backends.drain",

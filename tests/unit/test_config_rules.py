@@ -149,6 +149,13 @@ RULES = [
         "longer than the interval",
     ),
     Row(
+        "a fast interval beyond the interval",
+        "rise: 2,",
+        "fast_interval: 2s, rise: 2,",
+        "health_checks.tcp-open.fast_interval",
+        "longer than the interval; write one of at most the interval, or leave it out",
+    ),
+    Row(
         "an unknown check",
         "[web-http]",
         "[web-htp]",

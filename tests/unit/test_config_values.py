@@ -313,7 +313,7 @@ VALUES = [
         "{type: tcp, port: 80,",
         "{type: grpc, port: 80,",
         "health_checks.tcp-open.type",
-        "write http or tcp",
+        "write http, https, tcp, udp or icmp",
     ),
     Row(
         "a TCP check without port",
@@ -327,7 +327,63 @@ VALUES = [
         "{type: tcp, port: 80,",
         "{type: tcp, port: 80, path: /,",
         "health_checks.tcp-open.path",
-        "a key of type http only",
+        "is a key of type http or https only; leave it out, or write type: http",
+    ),
+    Row("a check without type", "{type: tcp, port", "{port", "health_checks.tcp-open.type", "write type: http"),
+    Row("a number for a type", "type: tcp", "type: 7", "health_checks.tcp-open.type", "7 is not known; write http,"),
+    Row(
+        "a port in an ICMP check",
+        "{type: tcp, port: 80,",
+        "{type: icmp, port: 80,",
+        "health_checks.tcp-open.port",
+        "is a key of type http, https, tcp or udp only; leave it out, or write type: http",
+    ),
+    Row(
+        "a misspelt key of a check",
+        "{type: tcp, port: 80,",
+        "{type: tcp, port: 80, intervall: 1s,",
+        "health_checks.tcp-open.intervall",
+        "is not a key here; write interval",
+    ),
+    Row(
+        "a UDP check that sends nothing",
+        "{type: tcp, port: 80,",
+        "{type: udp, port: 80,",
+        "health_checks.tcp-open.send",
+        "is missing; write send: ping",
+    ),
+    *(
+        Row(
+            f"a UDP check that sends {what}",
+            "{type: tcp, port: 80,",
+            f"{{type: udp, port: 53, send: {send},",
+            "health_checks.tcp-open.send",
+            words,
+        )
+        for what, send, words in (
+            ("an empty text", '""', '"" is no payload; write text in quotes, or bytes such as "hex:0d0a"'),
+            ("a number", "1", "1 is no payload"),
+            ("half a byte", '"hex:0d0"', "write two digits for each byte"),
+            ("no bytes", '"hex:"', "write two digits for each byte"),
+            ("more than a packet", "x" * 1201, "has 1201 bytes; write at most 1200"),
+        )
+    ),
+    Row(
+        "a switch that is text",
+        "{type: tcp, port: 80,",
+        "{type: https, verify: 'no',",
+        "health_checks.tcp-open.verify",
+        "write true or false",
+    ),
+    *(
+        Row(
+            f"a panic above {share}",
+            "    health_checks: [web-http]\n",
+            f"    health_checks: [web-http]\n    panic_above: {share}\n",
+            "backend_pools.web.panic_above",
+            "is no share; write a number from 0.01 to 0.99, such as 0.5",
+        )
+        for share in ("1.0", "0", "50%", "true")
     ),
     Row(
         "a URL for a path",

@@ -37,6 +37,24 @@ def test_verdicts(what: str, results: str, verdict: Verdict) -> None:
     assert played(results).verdict is verdict, what
 
 
+@pytest.mark.parametrize(
+    ("what", "results", "in_doubt"),
+    [
+        ("nothing is known yet", "", True),
+        ("one pass is not yet a verdict", "S", True),
+        ("up, and it passes", "SS", False),
+        ("up, and one fails", "SSF", True),
+        ("up, and the hiccup is over", "SSFFS", False),
+        ("down, and it fails", "SSFFF", False),
+        ("down, and one passes", "SSFFFS", True),
+        ("down, and it fails again", "SSFFFSF", False),
+        ("up again", "SSFFFSS", False),
+    ],
+)
+def test_what_is_in_doubt(what: str, results: str, in_doubt: bool) -> None:
+    assert played(results).in_doubt == in_doubt, what
+
+
 def test_with_rise_and_fall_of_one_every_result_is_a_verdict() -> None:
     assert played("S", 1, 1).verdict is UP
     assert played("F", 1, 1).verdict is DOWN

@@ -2,69 +2,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
 import pytest
+from probe_servers import (
+    TIMEOUT,
+    Answer,
+    closed_port,
+    drip_of_body,
+    drip_of_headers,
+    http,
+    says,
+    server,
+    silence,
+    silence_after_headers,
+    tcp,
+)
 
-from controller.config_sections import HttpCheck, TcpCheck
 from controller.model import CheckKey
 from controller.probes import make_probe
-from controller.probes.http import BODY_LIMIT, open_session
-from controller.probes.result import ProbeResult
-
-Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-TIMEOUT = 0.3
-
-
-@asynccontextmanager
-async def server(answer: Answer, host: str = "127.0.0.1") -> AsyncIterator[int]:
-    """A server that reads a request and answers as it is told; yields its port."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await answer(reader, writer)
-        except OSError:
-            pass
-        finally:
-            writer.transport.abort()
-
-    listener = await asyncio.start_server(serve, host)
-    try:
-        yield listener.sockets[0].getsockname()[1]
-    finally:
-        listener.close()
-
-
-def says(text: str) -> Answer:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(text.encode("latin-1"))
-        await writer.drain()
-        writer.write_eof()
-        await reader.read()
-
-    return answer
-
-
-async def http(port: int, address: str = "127.0.0.1", **settings: object) -> ProbeResult:
-    check = HttpCheck.model_validate({"type": "http", "port": port, "timeout": "300ms", **settings})
-    async with open_session() as session:
-        return await make_probe(session, CheckKey(ip_address(address), "c"), check).probe()
-
-
-async def tcp(port: int, address: str = "127.0.0.1") -> ProbeResult:
-    check = TcpCheck.model_validate({"type": "tcp", "port": port, "timeout": "300ms"})
-    async with open_session() as session:
-        return await make_probe(session, CheckKey(ip_address(address), "c"), check).probe()
-
-
-def closed_port() -> int:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port: int = unused.getsockname()[1]
-        return port
+from controller.probes.http import BODY_LIMIT, HttpCheck
 
 
 @pytest.mark.parametrize(
@@ -83,6 +40,20 @@ def closed_port() -> int:
         ("HTTP/1.1 200 OK\r\n" + "A: b\r\n" * 100_000, False, "not an HTTP answer"),
         ("HTTP/1.1 200 OK\r\nA: " + "b" * 1_000_000, False, "not an HTTP answer"),
         ("", False, "the connection ended within the answer"),
+        ("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", True, "status 204"),
+        ("HTTP/1.1 100 Continue\r\n\r\n" * 10_000, False, "not an HTTP answer"),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+            False,
+            "status 101, not 200, 204",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n",
+            False,
+            "the connection ended within the answer",
+        ),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", False, "not an HTTP answer"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", False, "not an HTTP answer"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else None,
 )
@@ -109,29 +80,6 @@ async def test_the_request_is_what_the_check_says() -> None:
     assert b"\r\nHost: www.example.com\r\n" in first
     assert b"\r\nConnection: close\r\n" in first
     assert f"\r\nHost: 127.0.0.1:{port}\r\n".encode() in second
-
-
-async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await reader.read()
-
-
-async def silence_after_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-    await reader.readuntil(b"\r\n\r\n")
-    await reader.read()
-
-
-async def drip_of_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n":
-        writer.write(bytes((byte,)))
-        await asyncio.sleep(0.05)
-
-
-async def drip_of_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-    while True:
-        writer.write(b"x")
-        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("answer", [silence, silence_after_headers, drip_of_headers, drip_of_body])
@@ -185,9 +133,9 @@ async def test_no_cookie_and_no_connection_is_kept_between_probes() -> None:
         await reader.read()
 
     check = HttpCheck.model_validate({"type": "http", "timeout": "300ms"})
-    async with server(answer) as port, open_session() as session:
+    async with server(answer) as port:
         check = check.model_copy(update={"port": port})
-        probe = make_probe(session, CheckKey(ip_address("127.0.0.1"), "c"), check)
+        probe = make_probe(CheckKey(ip_address("127.0.0.1"), "c"), check)
         for _ in range(3):
             assert (await probe.probe()).passed
     assert len(seen) == 3

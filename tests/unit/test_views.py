@@ -3,9 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from config_text import edited
 from fake_forwarder import reason
 
-from controller import views
+from controller import offline, views
+from controller.config import loads
 
 STATS: dict[str, Any] = {
     "received": 9,
@@ -72,6 +74,7 @@ def test_status_says_who_is_over_a_load_bound(capsys: pytest.CaptureFixture[str]
 )
 def test_check_says_what_rss_asks_of_the_ports(capsys: pytest.CaptureFixture[str], workers: int, line: str) -> None:
     answer = {"node": "lb1", "announced": [], "probes": 0, "cluster": {}, "vips": []}
+    answer |= {"health_checks": [], "panic_above": {}}
     views.check({**answer, "steering": "rss", "workers": workers})
     assert line in " ".join(capsys.readouterr().out.split())
     views.check({**answer, "steering": "software", "workers": workers})
@@ -91,3 +94,29 @@ def test_status_shows_the_layout_in_force_and_why(
 ) -> None:
     views._steering(steering)
     assert capsys.readouterr().out.splitlines() == [line]
+
+
+def test_check_shows_the_times_of_every_check_and_pools_that_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    times = "tcp-open: {type: tcp, port: 80, fast_interval: 250ms"
+    text = edited("tcp-open: {type: tcp, port: 80", times)
+    views.check(offline.check(loads(text.replace("[tcp-open]\n", "[tcp-open]\n    panic_above: 0.5\n"))))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-4:] == [
+        "check type probes every in doubt timeout rise fall",
+        "tcp-open tcp 1 1s 250ms 500ms 2 3",
+        "web-http http 2 1s 1s 500ms 2 3",
+        "pool spare: while more than 50% of it is down, all of it is kept in service",
+    ]
+
+
+def test_status_says_which_pools_are_in_panic_and_what_keeps_probes(capsys: pytest.CaptureFixture[str]) -> None:
+    views._panics({"web": {"down": 3, "of": 4, "vips": ["www", "www-v6"]}})
+    views._probes({"targets": 9, "at_once": 768, "too_many": True, "not_probed": 2})
+    assert capsys.readouterr().out.splitlines() == [
+        "panic: 3 of 4 backends of pool web are down, all are kept for www, www-v6",
+        "2 of 9 checks cannot be made by this node: see last probe",
+        "768 probes at a time at most, by the limit of open files: when many fail, some are late",
+    ]
+    views._panics({})
+    views._probes({"targets": 9, "at_once": 768, "too_many": False, "not_probed": 0})
+    assert capsys.readouterr().out == ""
