@@ -283,6 +283,39 @@ def explain(config: Path, capture: Path, workers: int, as_json: bool) -> None:
     _over_capture("forwarder.explain", config, [capture], options)
 
 
+@maglev.command()
+@click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--nic", "nics", multiple=True, metavar="ADDRESS", help="A NIC on PCI that DPDK shall have; may be repeated."
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default="/",
+    metavar="DIR",
+    help="Look at the copy of another machine's /proc, /sys and /usr/lib in DIR.",
+)
+@_as_json
+def doctor(config: Path | None, nics: tuple[str, ...], root: Path, as_json: bool) -> None:
+    """Say whether this machine is ready for the node of CONFIG, and how to mend what is not. Status 1: with errors.
+
+    Without a CONFIG it tells what there is, and what a node could make of it.
+    """
+    from controller.doctor.machine import Machine  # nobody else needs them
+    from controller.doctor.pci import full_address
+    from controller.doctor.subjects import diagnose
+    from controller.doctor.view import show
+
+    try:
+        addresses = tuple(full_address(nic) for nic in nics)
+    except ValueError as error:
+        raise click.UsageError(f"--nic: {error}") from error
+    answer = diagnose(Machine(root, addresses), _load(config) if config else None)
+    _print(answer, as_json, show)
+    if answer["errors"]:
+        sys.exit(FAILED)
+
+
 maglev.add_command(bench)
 maglev.add_command(hashing)
 

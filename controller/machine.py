@@ -19,12 +19,22 @@ def obstacle(config: Config) -> str | None:
         if device not in interfaces:
             present = ", ".join(sorted(interfaces - {"lo"})) or "none"
             return f"forwarder.ports: there is no interface {device} here (there are: {present})"
-    missing = [name for name, bit in _NEEDED_CAPABILITIES.items() if not _effective() >> bit & 1]
+    missing = lacking(_effective())
     if kernel_ports and missing:
         return f"packets on {', '.join(kernel_ports)} need {' and '.join(missing)}: run it as root"
     return None
 
 
-def _effective() -> int:
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+def lacking(effective: int) -> list[str]:
+    """The capabilities for packets on kernel interfaces that are not among these."""
+    return [name for name, bit in _NEEDED_CAPABILITIES.items() if not effective >> bit & 1]
+
+
+def capabilities(status: str) -> int:
+    """The effective ones, from the text of /proc/self/status; all when it does not say."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return int(found[1], 16) if found else -1
+
+
+def _effective() -> int:
+    return capabilities(Path("/proc/self/status").read_text())

@@ -12,7 +12,8 @@ from controller.pools import Reached, reach
 from forwarder.hashing.slot_table import MAX_MEMBERS
 
 _MIN_IPV6_MTU = 1280
-_ENCAPSULATION = {4: 24, 6: 44}
+ENCAPSULATION = {4: 24, 6: 44}
+"""Bytes of the outer headers, by their IP version."""
 
 
 def service_findings(config: Sections) -> Iterator[Finding]:
@@ -221,7 +222,7 @@ def _families(config: Sections, served: list[list[Reached]]) -> Iterator[Finding
                 missing.setdefault(path, message)
         for outer in to_nodes.union(reached.entry.address.version for reached in reaches):
             if family == 6 or outer == 6:
-                inside = _ENCAPSULATION[outer] if family == 6 else 0
+                inside = ENCAPSULATION[outer] if family == 6 else 0
                 smallest = max(smallest, _MIN_IPV6_MTU + inside)
     yield from missing.items()
     for position, port in enumerate(config.forwarder.ports):

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from forwarder import _dataplane
+from forwarder.hugepages import Hugepages
 from forwarder.settings import Refused, Settings
 
 MEGABYTE = 1 << 20
@@ -21,34 +21,6 @@ def needed_megabytes(packet_pool: int, hugepages: bool, table_bytes: int = 0) ->
     packets = packet_pool * (PACKET_BYTES if hugepages else PAGE_BYTES)
     pieces = packet_pool // PACKETS_PER_PIECE * PIECE_BYTES
     return (packets + pieces + table_bytes) * 5 // 4 // MEGABYTE + 16
-
-
-@dataclass(frozen=True, slots=True)
-class Hugepages:
-    """Hugepages of the default size, from /proc/meminfo; `free` are those that nobody has or was promised."""
-
-    total: int
-    free: int
-    kilobytes: int
-
-    @classmethod
-    def read(cls, meminfo: str) -> "Hugepages":
-        """From the text of /proc/meminfo; all zero where the kernel has none."""
-        fields = dict(line.split(":", 1) for line in meminfo.splitlines() if ":" in line)
-        total, free, reserved, kilobytes = (
-            int(fields.get(name, "0").split()[0])
-            for name in ("HugePages_Total", "HugePages_Free", "HugePages_Rsvd", "Hugepagesize")
-        )
-        return cls(total, free - reserved, kilobytes)
-
-    @property
-    def free_megabytes(self) -> int:
-        """Memory in free pages."""
-        return self.free * self.kilobytes // 1024
-
-    def wanted(self, megabytes: int) -> int:
-        """The total to ask the kernel for, so that so much is free beside what others have."""
-        return self.total - self.free + -(-megabytes * 1024 // (self.kilobytes or 2048))
 
 
 def _lcores(cpus: Sequence[int], allowed: Sequence[int]) -> str:

@@ -3,17 +3,16 @@
 import ctypes
 import fcntl
 import os
-import re
 import socket
 import struct
 from collections.abc import Sequence
 
 from forwarder._dataplane import DataplaneError, PacketPool, Port
+from forwarder.offloads import MERGING, interfaces, switched_on
 from forwarder.settings import PortSettings, Refused
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
-SIOCETHTOOL, ETHTOOL_GFLAGS, ETHTOOL_GGRO, ETH_FLAG_LRO = 0x8946, 0x25, 0x2B, 1 << 15  # linux/ethtool.h
 # Classic BPF: packets of type PACKET_OTHERHOST (3, another MAC's) and PACKET_OUTGOING (4) are not for us. The socket
 # option for the latter has no effect on a socket of a fanout group, and DPDK puts every one of its sockets into one.
 FOR_US = struct.pack(
@@ -23,7 +22,6 @@ FOR_US = struct.pack(
     *(0x06, 0, 0, 0),  # 3 or more: nothing of it
     *(0x06, 0, 0, 0xFFFFFFFF),  # else all of it
 )
-RECEIVES_FROM = re.compile(r",(?:iface|rx_iface|rx_iface_in)=([^,]+)")
 FRAME_BYTES = 2048  # one ring slot of the kernel; larger frames do not fit
 FRAMES = 2048
 
@@ -87,30 +85,9 @@ def link_up(settings: PortSettings, port: Port) -> bool:
     return bool(flags & IFF_RUNNING)
 
 
-def _ethtool(device: str, command: int) -> int:
-    """One number of an interface's offload settings; 0 where the driver does not know the question."""
-    value = ctypes.create_string_buffer(struct.pack("II", command, 0), 8)
-    request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-            fcntl.ioctl(any_socket, SIOCETHTOOL, request)
-    except OSError:
-        return 0
-    return int(struct.unpack("II", value.raw)[1])
-
-
-def _interfaces(port: PortSettings) -> list[str]:
-    """The kernel interfaces that packets come in by; a virtual device names them in its string."""
-    return [port.device] if port.driver == "af_packet" else RECEIVES_FROM.findall(port.device)
-
-
 def _refuse_merging(device: str) -> None:
     """Packets that the kernel merged before we see them fit neither a ring slot nor any path behind it."""
-    merging = {
-        "gro": _ethtool(device, ETHTOOL_GGRO),
-        "lro": _ethtool(device, ETHTOOL_GFLAGS) & ETH_FLAG_LRO,
-    }
-    on = " ".join(f"{name} off" for name, value in merging.items() if value)
+    on = " ".join(f"{name} off" for name in MERGING if switched_on(device, name))
     if on:
         raise Refused(
             f"the kernel merges packets that come in by {device}, and merged ones cannot be forwarded: "
@@ -123,7 +100,7 @@ def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int = 1)
     opened: list[Port] = []
     for port in ports:
         interface_index(port)
-        for device in _interfaces(port):
+        for device in interfaces(port):
             _refuse_merging(device)
     for index, port in enumerate(ports):
         before = _packet_sockets()

@@ -125,9 +125,9 @@ def _places(run_dir: Path) -> Iterator[Place]:
     """Every place that could have the tables, the best one first."""
     path = run_dir.resolve()
     name = f"maglev-{path.name}-{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
-    mounts = _mounts()
-    for mount, (kind, options) in mounts.items():
-        if kind == "hugetlbfs" and "pagesize=2M" in options.split(",") and os.access(mount, os.W_OK):
+    mounts = mount_points(MOUNTS.read_text())
+    for mount in of_huge_pages(mounts):
+        if os.access(mount, os.W_OK):
             yield Place(mount, mount / name, hugepages=True)
     for directory in (SHARED_MEMORY, path):
         around = [mount for mount in mounts if directory.is_relative_to(mount)]
@@ -145,10 +145,16 @@ def _available_memory() -> int:
     return int(line.split()[1]) * 1024
 
 
-def _mounts() -> dict[Path, tuple[str, str]]:
-    """File system and options by mount point; of several on one point the last one is seen."""
+def of_huge_pages(mounts: dict[Path, tuple[str, str]]) -> list[Path]:
+    """The mount points whose files can be tables in hugepages."""
+    huge = {at: options.split(",") for at, (kind, options) in mounts.items() if kind == "hugetlbfs"}
+    return [at for at, options in huge.items() if "pagesize=2M" in options]
+
+
+def mount_points(text: str) -> dict[Path, tuple[str, str]]:
+    """From the text of /proc/mounts: file system and options by mount point; of several on one point the last one."""
     found = {}
-    for line in MOUNTS.read_text().splitlines():
+    for line in text.splitlines():
         _, point, kind, options, *_ = line.split(" ")
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)
         found[Path(point)] = kind, options

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine_tree import Tree, make_drivers
 from node_process import Backends, NodeProcess
 
 from controller.rundir import RunDir
@@ -45,3 +46,17 @@ def node(run_dir: RunDir, backends: Backends) -> Iterator[NodeProcess]:
     node = NodeProcess(run_dir, backends.port)
     yield node
     node.close()
+
+
+@pytest.fixture(scope="session")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Driver files of DPDK, made by the C compiler."""
+    directory = tmp_path_factory.mktemp("pmds")
+    make_drivers(directory)
+    return directory
+
+
+@pytest.fixture
+def tree(tmp_path: Path, drivers: Path) -> Tree:
+    """A made-up machine."""
+    return Tree(tmp_path / "machine", drivers)

@@ -51,6 +51,7 @@ def test_help_lists_only_what_exists() -> None:
         *(
             "bench",
             "check",
+            "doctor",
             "drain",
             "explain",
             "flush",
