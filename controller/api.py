@@ -19,6 +19,7 @@ from controller.config import ConfigError
 from controller.forwarder_client import ForwarderError, ForwarderRefusedError, Json
 from controller.metrics_listener import answer
 from controller.overrides import OverrideNotKeptError, Word
+from controller.probe_tunnel import ProbeTunnelError
 from controller.status import status
 
 log = structlog.get_logger(__name__)
@@ -173,7 +174,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.json_response({"error": str(error)}, status=400)
     except OverrideNotKeptError as error:
         return web.json_response({"error": str(error)}, status=500)
-    except ReloadRefusedError as error:
+    except (ReloadRefusedError, ProbeTunnelError) as error:
         return web.json_response({"error": str(error)}, status=409)
     except TooMuchChurnError as error:
         return web.json_response({"error": str(error)}, status=412)

@@ -24,8 +24,10 @@ from controller.model import Address, CheckKey, Verdict, check_keys
 from controller.overrides import Overrides
 from controller.panic import Panic, panics
 from controller.plan import Situation, slots_that_move
+from controller.probe_tunnel import ProbeTunnel, ProbeTunnelError
 from controller.probes import make_probe
 from controller.probes.check import Check
+from controller.probes.probe import Probe
 from controller.process import Exit
 from controller.reconcile import desired_state, serving_addresses
 from controller.rundir import RunDir, read_json, write_private
@@ -78,7 +80,8 @@ class Node:
         )
         self.speaker = make_speaker(config.bgp, run_dir)
         self.panics: dict[str, Panic] = {}
-        self.health = HealthRunner(make_probe, self._verdict_changed, probes_at_once(raise_file_limit()))
+        self.tunnel = ProbeTunnel(config.node.tunnel_source)
+        self.health = HealthRunner(self._make_probe, self._verdict_changed, probes_at_once(raise_file_limit()))
         self.announced: frozenset[Address] = frozenset()
         self.announcements = 0  # addresses so far, as are withdrawals
         self.withdrawals = 0
@@ -109,6 +112,11 @@ class Node:
             self._standing = (remembered if standing is None else standing) & self._configured()
         self._announce(self._goal() & self._standing, always=True)
         self._tasks.append(background(self._reconcile_for_ever(), "reconcile"))
+        try:
+            if self.config.probes_through_tunnel():
+                await self.tunnel.start()
+        except ProbeTunnelError as error:
+            raise StartError(str(error)) from error
         self.health.set_targets(self._targets())
         await self._check_forwarder()
         self._tasks.append(background(self._end_warmup(), "end warm-up"))
@@ -131,7 +139,7 @@ class Node:
         """Follow the configuration file as it is now; returns what changes, and with an option what that moves.
 
         `max_churn`: the percentage of a vip's slots, and of its live flows, that may move. Raises ConfigError,
-        ReloadRefusedError or TooMuchChurnError, and then nothing has changed.
+        ReloadRefusedError, ProbeTunnelError or TooMuchChurnError, and then nothing has changed.
         """
         async with self._reloading:
             new = await asyncio.to_thread(load, self.path)
@@ -145,16 +153,20 @@ class Node:
             if max_churn is not None and (sentence := refusal(told["vips"], max_churn)):
                 raise TooMuchChurnError(sentence)
             if not dry_run:
-                self._follow(new)
+                await self._follow(new)
                 log.info("reloaded", changes=told["changes"])
         return told
 
-    def _follow(self, new: Config) -> None:
+    async def _follow(self, new: Config) -> None:
+        if new.probes_through_tunnel():
+            await self.tunnel.start()
         self._known |= self._configured()
         serving = serving_addresses(self.vips, self.health.verdicts())
         self.config, self._checked = new, new.services()
         self.health.set_targets(self._targets(), serving)
         self._see_panics(reloaded=True)
+        if not new.probes_through_tunnel():
+            await self.tunnel.stop()
         self.wake()
 
     async def _rehearse(self, new: Config) -> Json:
@@ -182,8 +194,12 @@ class Node:
         """Those of a pool in panic too: they tell when it ends."""
         return {key: self.config.health_checks[key.check] for key in check_keys(self._checked)}
 
+    def _make_probe(self, key: CheckKey, check: Check) -> Probe:
+        return make_probe(key, check, self.tunnel.to(key.address)) if key.vip else make_probe(key, check)
+
     def _verdict_changed(self, key: CheckKey, verdict: Verdict, reason: str) -> None:
-        log.info("health", address=str(key.address), check=key.check, verdict=verdict.value, reason=reason)
+        vip = {"vip": str(key.vip)} if key.vip else {}
+        log.info("health", address=str(key.address), check=key.check, **vip, verdict=verdict.value, reason=reason)
         self.wake()
 
     def _see_panics(self, *, reloaded: bool = False) -> None:
@@ -291,6 +307,7 @@ class Node:
         for task in self._tasks:
             await end(task)
         await self.health.close()
+        await self.tunnel.stop()
 
 
 def _remembered(stored: Any) -> frozenset[Address]:

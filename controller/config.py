@@ -28,8 +28,13 @@ class Config(Sections):
 
         Pools that are `unchecked` count as if they had no checks.
         """
-        vips = (flatten(vip, self.backend_pools, unchecked) for vip in self.vips)
+        tunnel = {name for name, check in self.health_checks.items() if check.through_tunnel}
+        vips = (flatten(vip, self.backend_pools, tunnel, unchecked) for vip in self.vips)
         return tuple(sorted(vips, key=lambda vip: vip.name))
+
+    def probes_through_tunnel(self) -> bool:
+        """Whether any probe goes to a vip by way of a backend."""
+        return any(member.tunnel for vip in self.services() for member in vip.members)
 
     def vips_of(self, pool: str) -> list[VipEntry]:
         """The vips that reach a pool with a backend."""

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from controller.fitness import ADOPTED, NO_CANARY, STARTING, Canary, Fitness, Turns, judge, unreachable
-from controller.forwarder_client import Forwarder, ForwarderError, Json
+from controller.forwarder_client import PING_TIMEOUT, Forwarder, ForwarderError, Json
 
 PING_INTERVAL = 0.25
 STARTING_INTERVAL = 0.05
 CANARY_INTERVAL = 1.0
 CANARY_RETRY = 0.25
+OWN_STALL = 0.1
+"""A timeout that comes so much too late tells of this process, not of the forwarder."""
 START_PATIENCE = 30.0
 """How long a new forwarder may take before it answers at all: hugepages are cleared, links come up."""
 
@@ -55,6 +57,10 @@ class ForwarderWatch:
                 self._stalled = self._turns.stalled(ping["lcores"], now)
                 self._look(judge(self._stalled, ping["ports"], self.canary), ping)
             except ForwarderError as error:
+                if self._clock() - now > PING_TIMEOUT + OWN_STALL:
+                    # We stood still, over a large file perhaps: its answer came while nobody looked.
+                    self._heard = self._clock()
+                    continue
                 self._miss(str(error))
             except (KeyError, TypeError) as error:
                 self._miss(f"the forwarder answered a ping without {error}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -47,6 +48,15 @@ class Target:
         return self.check.pace(self.health.in_doubt)
 
 
+@dataclass(slots=True)
+class Counts:
+    """Of one check since the node runs: probes by outcome, the seconds that they took, verdicts that changed."""
+
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    seconds: float = 0.0
+    transitions: int = 0
+
+
 class HealthRunner:
     """`make_probe` turns a target and its check into a probe; `on_change` must not block.
 
@@ -64,6 +74,7 @@ class HealthRunner:
         self._on_change = on_change
         self.at_once = at_once
         self.targets: dict[CheckKey, Target] = {}
+        self.counts: defaultdict[str, Counts] = defaultdict(Counts)
         self.not_probed = 0
         self.too_many = False
         self._running: set[asyncio.Task[None]] = set()
@@ -144,6 +155,9 @@ class HealthRunner:
 
     def _take(self, target: Target, result: ProbeResult) -> None:
         target.reason = result.reason
+        counts = self.counts[target.key.check]
+        counts.outcomes[result.outcome] += 1
+        counts.seconds += result.seconds
         self._note(target, not_probed=result.outcome is Outcome.NOT_PROBED)
         if target.not_probed:
             return
@@ -151,6 +165,7 @@ class HealthRunner:
         target.health = target.health.after(result.passed, target.check.rise, target.check.fall)
         if target.health.verdict is not before:
             target.since = time.time()
+            counts.transitions += 1
             self._on_change(target.key, target.health.verdict, result.reason)
 
     def _note(self, target: Target, *, not_probed: bool) -> None:

@@ -20,6 +20,8 @@ from prometheus_client.registry import Collector
 
 from controller.app import Node
 from controller.forwarder_client import Json
+from controller.model import Verdict
+from controller.probes.probe import Outcome
 from controller.reconcile import member_status
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -40,7 +42,13 @@ class _Snapshot(Collector):
 
 def exposition(node: Node, stats: Json | None) -> bytes:
     """The text of all metrics; `stats` are the forwarder's, None while it cannot be reached."""
-    families = (*_node(node), *_vips(node), *_forwarder(node), *(_packet_path(stats) if stats else ()))
+    families = (
+        *_node(node),
+        *_vips(node),
+        *_health(node),
+        *_forwarder(node),
+        *(_packet_path(stats) if stats else ()),
+    )
     return generate_latest(_Snapshot(families))
 
 
@@ -78,6 +86,27 @@ def _vips(node: Node) -> Iterator[Metric]:
         for status in STATUSES:
             members.add_metric((vip.name, status), counts[status])  # type: ignore[index]
     yield from (announced, needed, members)
+
+
+def _health(node: Node) -> Iterator[Metric]:
+    """By check: of how many probed things what is known, and how their probes went."""
+    verdicts = GaugeMetricFamily("maglev_check_targets", "Probed addresses by verdict.", labels=("check", "verdict"))
+    changes = CounterMetricFamily("maglev_check_transitions", "Verdicts that changed so far.", labels=("check",))
+    probes = CounterMetricFamily("maglev_check_probes", "Probes so far by outcome.", labels=("check", "outcome"))
+    seconds = CounterMetricFamily("maglev_check_probe_seconds", "Time that probes took.", labels=("check",))
+    known = Counter((key.check, target.health.verdict) for key, target in node.health.targets.items())
+    for check in sorted({key.check for key in node.health.targets}):
+        for verdict in Verdict:
+            verdicts.add_metric((check, verdict.value), known[check, verdict])
+    for check, counts in sorted(node.health.counts.items()):
+        changes.add_metric((check,), counts.transitions)
+        seconds.add_metric((check,), counts.seconds)
+        for outcome in Outcome:
+            probes.add_metric((check, outcome.value.replace(" ", "_")), counts.outcomes[outcome])
+    yield from (verdicts, changes, probes, seconds)
+    yield _gauge("maglev_checks_not_probed", "Targets that this node itself cannot probe.", node.health.not_probed)
+    panics = dict.fromkeys(node.panics, 1)
+    yield _labelled("maglev_pool_in_panic", "1 while more is down than is believed.", "pool", panics)
 
 
 def _forwarder(node: Node) -> Iterator[Metric]:

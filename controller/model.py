@@ -31,24 +31,34 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class CheckKey:
-    """The thing that is probed once, however many pools and vips ask for it."""
+    """The thing that is probed once, however many pools and vips ask for it.
+
+    `vip`: it is this one's address that is probed, through the tunnel to the backend at `address`.
+    """
 
     address: Address
     check: str
+    vip: Address | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A backend as one vip sees it; `checks` are the sorted names of every check it must pass."""
+    """A backend as one vip sees it; `checks` are the sorted names of every check it must pass.
+
+    `tunnel`: those that go through the tunnel to `vip`; without any, members of several vips are equal.
+    """
 
     backend: Backend
     weight: int
     drain: bool
     checks: tuple[str, ...]
+    tunnel: frozenset[str] = frozenset()
+    vip: Address | None = None
 
     def probes(self) -> tuple[CheckKey, ...]:
         """The probes that decide whether this member is up; none means always up."""
-        return tuple(CheckKey(self.backend.address, check) for check in self.checks)
+        address = self.backend.address
+        return tuple(CheckKey(address, check, self.vip if check in self.tunnel else None) for check in self.checks)
 
 
 @dataclass(frozen=True, slots=True)

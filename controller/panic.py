@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from controller.config_sections import BackendEntry, Pool
-from controller.model import CheckKey, Verdict
+from controller.model import Address, Verdict
 from controller.reconcile import Verdicts
 
 
@@ -28,16 +28,20 @@ def panics(pools: Mapping[str, Pool], verdicts: Verdicts, drained: Collection[st
     without a verdict is not down: nothing is known to have failed.
     """
     found = {}
+    known: dict[tuple[Address, str], set[Verdict]] = {}
+    for key, verdict in verdicts.items():
+        known.setdefault((key.address, key.check), set()).add(verdict)
     for name, pool in sorted(pools.items()):
         if pool.panic_above is None or not pool.health_checks:
             continue
         entries = [e for e in pool.backends if isinstance(e, BackendEntry)]
         wanted = [e for e in entries if e.weight and not e.drain and e.name not in drained]
-        down = sum(_is_down(entry, pool, verdicts) for entry in wanted)
+        down = sum(_is_down(entry, pool, known) for entry in wanted)
         if down > pool.panic_above * len(wanted):
             found[name] = Panic(down, len(wanted))
     return found
 
 
-def _is_down(entry: BackendEntry, pool: Pool, verdicts: Verdicts) -> bool:
-    return any(verdicts.get(CheckKey(entry.address, check)) is Verdict.DOWN for check in pool.health_checks)
+def _is_down(entry: BackendEntry, pool: Pool, known: Mapping[tuple[Address, str], set[Verdict]]) -> bool:
+    """Of a check through the tunnel, for every vip that it is made for."""
+    return any(known.get((entry.address, check)) == {Verdict.DOWN} for check in pool.health_checks)

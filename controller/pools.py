@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller.config_errors import KeyPath
 from controller.config_sections import BackendEntry, Pool, PoolEntry, VipEntry
@@ -36,10 +36,12 @@ def reach(names: Collection[str], pools: Mapping[str, Pool]) -> Iterator[Reached
                 yield Reached(path, entry, name, pools[name].health_checks)
 
 
-def flatten(vip: VipEntry, pools: Mapping[str, Pool], unchecked: Collection[str] = ()) -> Vip:
+def flatten(
+    vip: VipEntry, pools: Mapping[str, Pool], tunnel: Collection[str] = (), unchecked: Collection[str] = ()
+) -> Vip:
     """The vip with its members; a backend reached twice counts once and must pass the checks of both ways.
 
-    Pools that are `unchecked` count as if they had no checks.
+    `tunnel`: names of the checks that go through it. Pools that are `unchecked` count as if they had no checks.
     """
     entries: dict[str, BackendEntry] = {}
     checks: dict[str, set[str]] = {}
@@ -47,10 +49,7 @@ def flatten(vip: VipEntry, pools: Mapping[str, Pool], unchecked: Collection[str]
         name = reached.entry.name
         entries.setdefault(name, reached.entry)
         checks.setdefault(name, set()).update(() if reached.pool in unchecked else reached.checks)
-    members = tuple(
-        Member(Backend(name, entry.address), entry.weight, entry.drain, tuple(sorted(checks[name])))
-        for name, entry in sorted(entries.items())
-    )
+    members = tuple(_member(vip, entry, checks[name], tunnel) for name, entry in sorted(entries.items()))
     return Vip(
         name=vip.name,
         address=vip.address,
@@ -63,3 +62,9 @@ def flatten(vip: VipEntry, pools: Mapping[str, Pool], unchecked: Collection[str]
         min_healthy=vip.min_healthy,
         load_bound=vip.load_bound,
     )
+
+
+def _member(vip: VipEntry, entry: BackendEntry, checks: Collection[str], tunnel: Collection[str]) -> Member:
+    member = Member(Backend(entry.name, entry.address), entry.weight, entry.drain, tuple(sorted(checks)))
+    through = frozenset(checks).intersection(tunnel)
+    return replace(member, tunnel=through, vip=vip.address) if through else member

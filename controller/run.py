@@ -16,6 +16,7 @@ from controller.config import Config, ConfigError
 from controller.forwarder_unit import COMMAND
 from controller.metrics_listener import MetricsListener
 from controller.pid_file import AlreadyLockedError, PidFile
+from controller.probe_tunnel import ProbeTunnelError
 from controller.rundir import RunDir
 from controller.tasks import background, end
 
@@ -116,5 +117,5 @@ class _Reloads:
     async def _reload(self) -> None:
         try:
             await self._node.reload()
-        except (ConfigError, ReloadRefusedError) as error:
+        except (ConfigError, ReloadRefusedError, ProbeTunnelError) as error:
             log.error("reload refused, the old configuration goes on", reason=str(error))

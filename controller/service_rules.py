@@ -208,8 +208,12 @@ def _families(config: Sections, served: list[list[Reached]]) -> Iterator[Finding
     missing: dict[KeyPath, str] = {}
     to_nodes = {node.address.version for node in config.cluster.nodes}
     smallest = 0
+    tunnel = {name for name, check in config.health_checks.items() if check.through_tunnel}
     for vip, reaches in zip(config.vips, served, strict=True):
         family = vip.address.version
+        if config.node.tunnel_source.of(family) is None and any(tunnel.intersection(r.checks) for r in reaches):
+            message = f"health checks through the tunnel to vip {vip.name} come from it; write the node's IPv{family}"
+            missing.setdefault(("node", "tunnel_source", f"ipv{family}"), f"{message} address")
         if config.bgp.speaker != "none" and config.bgp.next_hop.of(family) is None:
             path: KeyPath = ("bgp", "next_hop", f"ipv{family}")
             message = f"vip {vip.name} is announced with it; write the node's IPv{family} address"

@@ -90,11 +90,14 @@ def _health(node: Node) -> list[Json]:
         {
             "address": str(key.address),
             "check": key.check,
+            "vip": str(key.vip) if key.vip else None,
             "verdict": target.health.verdict.value,
             "since": target.since,
             "reason": target.reason,
         }
-        for key, target in sorted(node.health.targets.items(), key=lambda item: (str(item[0].address), item[0].check))
+        for key, target in sorted(
+            node.health.targets.items(), key=lambda item: (str(item[0].address), item[0].check, str(item[0].vip))
+        )
     ]
 
 

@@ -227,11 +227,15 @@ def _probes(probes: Json) -> None:
 def _health(answer: Json) -> None:
     now = time.time()
     rows = [
-        (h["address"], h["check"], _colored(h["verdict"]), f"{now - h['since']:.0f} s", h["reason"])
+        (h["address"], _check(h), _colored(h["verdict"]), f"{now - h['since']:.0f} s", h["reason"])
         for h in answer["health"]
     ]
     if rows:
         _table("health", ("address", "check", "verdict", "for", "last probe"), rows)
+
+
+def _check(health: Json) -> str:
+    return f"{health['check']} by {health['vip']}" if health["vip"] else str(health["check"])
 
 
 _TRAFFIC = ("packets", "bytes", "flows")

@@ -34,5 +34,5 @@ KINDS = {
 
 
 def make_probe(key: CheckKey, check: Check, dial: Dial = dial) -> Probe:
-    """The probe of one target, as its check wants it."""
-    return KINDS[check.type].probe(key.address, check, dial)
+    """The probe of one target, as its check wants it; to a vip, `dial` is the way by the target's address."""
+    return KINDS[check.type].probe(key.vip or key.address, check, dial)

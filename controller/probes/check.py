@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from controller.config_values import duration, whole
+from controller.config_values import duration, one_of, whole
 from controller.durations import DAY
 from controller.section import Section
 
@@ -25,6 +25,22 @@ class Check(Section):
     rise: Annotated[int, whole(1, 1000)] = 2
     fall: Annotated[int, whole(1, 1000)] = 3
 
+    @property
+    def through_tunnel(self) -> bool:
+        """Whether it goes to the vip by way of the backend, as packets of clients do."""
+        return False
+
     def pace(self, in_doubt: bool) -> float:
         """Seconds from one probe to the next."""
         return self.fast_interval if in_doubt and self.fast_interval else self.interval
+
+
+class PortCheck(Check):
+    """A check of a port, of the backend's address or, `via: tunnel`, of each vip that the backend serves."""
+
+    via: Annotated[Literal["direct", "tunnel"], one_of("direct", "tunnel")] = "direct"
+
+    @property
+    def through_tunnel(self) -> bool:
+        """See Check."""
+        return self.via == "tunnel"

@@ -18,11 +18,16 @@ async def dial(address: Address, port: int, kind: int, protocol: int = 0) -> soc
     connection = socket.socket(family, kind, protocol)
     try:
         connection.setblocking(False)
-        if kind == socket.SOCK_STREAM:
-            await asyncio.get_running_loop().sock_connect(connection, (str(address), port))
-        else:  # does not wait: it only notes the address
-            connection.connect((str(address), port))
+        await connect(connection, address, port, kind)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+async def connect(connection: socket.socket, address: Address, port: int, kind: int) -> None:
+    """Connect a socket of this kind that does not block. Raises OSError."""
+    if kind == socket.SOCK_STREAM:
+        await asyncio.get_running_loop().sock_connect(connection, (str(address), port))
+    else:  # does not wait: it only notes the address
+        connection.connect((str(address), port))

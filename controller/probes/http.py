@@ -13,7 +13,7 @@ from pydantic import Field
 from controller import config_values as values
 from controller.config_values import distinct, whole
 from controller.model import Address
-from controller.probes.check import Check
+from controller.probes.check import PortCheck
 from controller.probes.dial import Dial
 from controller.probes.probe import Probe, ProbeFailedError
 
@@ -24,7 +24,7 @@ BODY_LIMIT = 64 << 10
 _SWITCHING_PROTOCOLS = 101
 
 
-class HttpCheck(Check):
+class HttpCheck(PortCheck):
     """Up when a GET is answered with one of `expect_status`; the Host header is `host`, else the address."""
 
     port: values.Port = 80

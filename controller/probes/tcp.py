@@ -8,14 +8,14 @@ from pydantic import Field
 
 from controller import config_values as values
 from controller.model import Address
-from controller.probes.check import Check
+from controller.probes.check import PortCheck
 from controller.probes.dial import Dial
 from controller.probes.probe import Probe
 
 _RESET_AT_CLOSE = b"\1\0\0\0\0\0\0\0"
 
 
-class TcpCheck(Check):
+class TcpCheck(PortCheck):
     """Up when a connection opens."""
 
     port: values.Port = Field(examples=["80"])

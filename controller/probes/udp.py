@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from controller import config_values as values
 from controller.config_errors import show
 from controller.model import Address
-from controller.probes.check import Check
+from controller.probes.check import PortCheck
 from controller.probes.dial import Dial
 from controller.probes.probe import Probe, ProbeFailedError
 
@@ -37,7 +37,7 @@ def _payload(value: object) -> bytes:
 Payload = Annotated[bytes, BeforeValidator(_payload)]
 
 
-class UdpCheck(Check):
+class UdpCheck(PortCheck):
     """Up when `send` is answered, and `expect`, if there is one, stands anywhere in the answer."""
 
     port: values.Port = Field(examples=["53"])

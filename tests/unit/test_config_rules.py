@@ -14,6 +14,14 @@ IPV6_BACKEND = (("10.0.5.2", '"fd00:5::2"'),)
 IPV6_VIP = (("192.0.2.1", '"2001:db8::1"'), ("next_hop: {ipv4: 10.0.2.2}", 'next_hop: {ipv6: "fd00:2::2"}'))
 RULES = [
     Row(
+        "a check through the tunnel without a source in the vip's family",
+        'tunnel_source: {ipv4: 10.0.2.2, ipv6: "fd00:2::2"}',
+        "tunnel_source: {ipv4: 10.0.2.2}",
+        "node.tunnel_source.ipv6",
+        "health checks through the tunnel to vip www come from it; write the node's IPv6 address",
+        also=(*IPV6_VIP, ("{type: http,", "{type: http, via: tunnel,")),
+    ),
+    Row(
         "a load bound for UDP",
         "    protocol: tcp\n",
         "    protocol: udp\n    load_bound: 1.25\n",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,11 @@ from controller.forwarder_client import ForwarderUnreachableError, Json
 from controller.forwarder_watch import ForwarderWatch
 
 
+def stand_still(seconds: float) -> None:
+    """The whole process, so that its own timeouts come late."""
+    time.sleep(seconds)
+
+
 class Fake:
     """A forwarder in this process, as far as a watch asks."""
 
@@ -21,6 +27,7 @@ class Fake:
         self.turning = True
         self.link = True
         self.silent = False
+        self.we_stall = 0
         self.passes = True
         self.to_blame = True
         self.flight = 0.0
@@ -28,6 +35,10 @@ class Fake:
         self.turns = 0
 
     async def ping(self) -> Json:
+        if self.we_stall:
+            self.we_stall -= 1
+            stand_still(forwarder_watch.PING_TIMEOUT + 0.15)
+            raise ForwarderUnreachableError("no answer to ping within 0.05 s")
         if self.silent:
             raise ForwarderUnreachableError("no answer")
         self.turns += self.turning
@@ -57,6 +68,7 @@ class Watched:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarder_watch, "PING_INTERVAL", 0.01)
+    monkeypatch.setattr(forwarder_watch, "PING_TIMEOUT", 0.05)
     monkeypatch.setattr(forwarder_watch, "CANARY_INTERVAL", 0.05)
     monkeypatch.setattr(forwarder_watch, "CANARY_RETRY", 0.01)
     monkeypatch.setattr(fitness, "STALL_SECONDS", 0.1)
@@ -77,6 +89,15 @@ async def test_a_fit_forwarder_is_told_once(watched: Watched) -> None:
     await asyncio.sleep(0.2)
     assert watched.told == [FIT]
     assert watched.fake.canaries >= 3
+
+
+async def test_a_controller_that_stood_still_itself_blames_nobody(watched: Watched) -> None:
+    watched.fake.we_stall = 3
+    await until(lambda: watched.fake.we_stall == 0)
+    await asyncio.sleep(0.05)
+    assert watched.told == [FIT]
+    watched.fake.silent = True
+    await until(lambda: watched.told[-1].sick)
 
 
 async def test_a_stalled_lcore_is_sick(watched: Watched) -> None:

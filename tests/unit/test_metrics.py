@@ -48,6 +48,11 @@ def test_the_control_socket_has_every_kind_of_metric(node: NodeProcess) -> None:
     assert value(found, "maglev_vip_backends", vip="www", status="down") == 0
     assert value(found, "maglev_vip_min_healthy", vip="api") == 1
     assert value(found, "maglev_addresses_announced") == 2
+    assert value(found, "maglev_check_targets", check="web", verdict="up") == 2
+    assert value(found, "maglev_check_transitions_total", check="web") == 2
+    assert value(found, "maglev_check_probes_total", check="web", outcome="passed") >= 4
+    assert value(found, "maglev_check_probe_seconds_total", check="web") > 0
+    assert value(found, "maglev_checks_not_probed") == 0
     assert value(found, "maglev_announcements_total") == 2
     assert value(found, "maglev_withdrawals_total") == 0
     assert value(found, "maglev_state_generation") >= 1
@@ -99,7 +104,7 @@ def test_names_and_labels_are_as_prometheus_wants_them_and_tell_of_no_client(nod
     labels = {label for _, pairs in samples(text) for label, _ in pairs}
     assert labels <= {
         *("state", "node", "version", "vip", "address", "status", "neighbor", "port", "ring", "pointer"),
-        *("fate", "reason", "backend", "worker", "check", "verdict", "le"),
+        *("fate", "reason", "backend", "worker", "check", "verdict", "outcome", "pool"),
     }
     for line in text.splitlines():
         if line.startswith("# HELP"):
@@ -167,5 +172,5 @@ def test_every_metric_is_told_of_and_none_that_is_not_there(node: NodeProcess) -
     unseen = {
         name for name in told if name.startswith(("maglev_vip_packets", "maglev_vip_bytes", "maglev_vip_flows"))
     }
-    unseen |= {"maglev_vip_backends_over_bound", "maglev_bgp_session_up"}
+    unseen |= {"maglev_vip_backends_over_bound", "maglev_bgp_session_up", "maglev_pool_in_panic"}
     assert told - unseen == there

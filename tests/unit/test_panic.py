@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from controller.announce import desired_announcements, healthy_count
 from controller.config import Config, loads
+from controller.config_sections import Pool
 from controller.model import CheckKey, Verdict
 from controller.panic import Panic, panics
 from controller.reconcile import desired_state, member_status
@@ -128,3 +129,22 @@ def test_all_nodes_that_see_the_same_do_the_same(seen: str, order: list[int]) ->
     assert states[0] == states[1]
     taking = [status for _, _, status in states[0]["vips"][0]["members"]]
     assert taking.count("up") == (4 if seen.count("D") > 2 else seen.count("U"))
+
+
+def test_a_check_through_the_tunnel_is_down_when_it_is_for_every_vip() -> None:
+    pool = Pool.model_validate(
+        {
+            "health_checks": ["web"],
+            "panic_above": 0.5,
+            "backends": [{"name": f"web{n}", "address": f"10.0.3.{n}"} for n in (1, 2)],
+        }
+    )
+
+    def verdicts(of_other: Verdict) -> dict[CheckKey, Verdict]:
+        vips = {ip_address("192.0.2.1"): Verdict.DOWN, ip_address("192.0.2.2"): of_other}
+        return {
+            CheckKey(ip_address(f"10.0.3.{n}"), "web", vip): verdict for n in (1, 2) for vip, verdict in vips.items()
+        }
+
+    assert panics({"web": pool}, verdicts(Verdict.DOWN), ()) == {"web": Panic(2, 2)}
+    assert panics({"web": pool}, verdicts(Verdict.UP), ()) == {}
