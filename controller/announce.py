@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from controller.model import Address, Vip
+from controller.model import Address, Member, Vip, different_members
 from controller.reconcile import Verdicts, is_healthy
 
 
-def healthy_count(vip: Vip, verdicts: Verdicts, drained: Collection[str]) -> int:
-    """How many members of the vip would get new flows."""
-    return sum(is_healthy(member, verdicts, drained) for member in vip.members)
+def healthy_count(members: Iterable[Member], verdicts: Verdicts, drained: Collection[str]) -> int:
+    """How many of a vip's members would get new flows."""
+    return sum(is_healthy(member, verdicts, drained) for member in members)
 
 
 def desired_announcements(
@@ -26,4 +26,6 @@ def desired_announcements(
     """
     if draining_self or not forwarder_serves:
         return frozenset()
-    return frozenset(vip.address for vip in vips if healthy_count(vip, verdicts, drained) >= vip.min_healthy)
+    vips = list(vips)
+    healthy = {id(members): healthy_count(members, verdicts, drained) for members in different_members(vips)}
+    return frozenset(vip.address for vip in vips if healthy[id(vip.members)] >= vip.min_healthy)

@@ -72,7 +72,7 @@ class Node:
         self.path = path
         self.config = config
         self.run_dir = run_dir
-        self._checked = config.services()  # with all their checks, also those of pools in panic
+        self._checked = config.all_services  # with all their checks, also those of pools in panic
         self.vips = self._checked
         self.overrides = Overrides(run_dir.overrides)
         self.forwarder = ForwarderUnit(
@@ -162,7 +162,7 @@ class Node:
             await self.tunnel.start()
         self._known |= self._configured()
         serving = serving_addresses(self.vips, self.health.verdicts())
-        self.config, self._checked = new, new.services()
+        self.config, self._checked = new, new.all_services
         self.health.set_targets(self._targets(), serving)
         self._see_panics(reloaded=True)
         if not new.probes_through_tunnel():
@@ -173,8 +173,8 @@ class Node:
         """What following it would move: slots, and the flows that the forwarder has now."""
         verdicts, drained = self.health.verdicts(), self.overrides.drained
         now = Situation(self.vips, new.node.hash_key, trusting(verdicts) if self.warming else verdicts, drained)
-        expected = expected_verdicts(new.services(), now.verdicts)
-        services = new.services(panics(new.backend_pools, expected, drained))
+        expected = expected_verdicts(new.all_services, now.verdicts)
+        services = new.services_without(panics(new.backend_pools, expected, drained))
         then = replace(now, vips=services, verdicts=expected)
         plans = await asyncio.to_thread(slots_that_move, now, then)
         try:
@@ -207,7 +207,7 @@ class Node:
         before = self.panics
         self.panics = panics(self.config.backend_pools, self.health.verdicts(), self.overrides.drained)
         if reloaded or before.keys() != self.panics.keys():
-            self.vips = self.config.services(self.panics) if self.panics else self._checked
+            self.vips = self.config.services_without(self.panics) if self.panics else self._checked
         for name in sorted(self.panics.keys() - before.keys()):
             panic = self.panics[name]
             log.error("panic: all backends of the pool are kept in service", pool=name, down=panic.down, of=panic.of)

@@ -27,11 +27,17 @@ def changes(old: Config, new: Config) -> list[str]:
     lines += _compare("cluster node", old.cluster_nodes(), new.cluster_nodes())
     lines += _compare("health check", old.health_checks, new.health_checks)
     lines += _compare("panic_above of pool", _panic_above(old), _panic_above(new))
-    before = {vip.name: vip for vip in old.services()}
-    after = {vip.name: vip for vip in new.services()}
+    before = {vip.name: vip for vip in old.all_services}
+    after = {vip.name: vip for vip in new.all_services}
     lines += _compare("vip", _without_members(before), _without_members(after))
+    same: dict[tuple[int, int], bool] = {}  # of members that vips share, compared once
     for name in sorted(before.keys() & after.keys()):
-        lines += _member_changes(before[name], after[name])
+        was, becomes = before[name].members, after[name].members
+        key = id(was), id(becomes)
+        if key not in same:
+            same[key] = was == becomes
+        if not same[key]:
+            lines += _member_changes(before[name], after[name])
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from pydantic import ValidationError
 from controller.config_errors import ConfigError, Problem
 from controller.config_sections import ForwarderPort, PerFamily, Sections, VipEntry
 from controller.config_shape import shape_problems
-from controller.model import Address, Vip
+from controller.model import Address, Vip, check_keys
 from controller.node_rules import node_findings
-from controller.pools import flatten, reach
+from controller.pools import flatten, members_of, reach, through_tunnel
 from controller.service_rules import service_findings
 from controller.yaml_lines import Document, parse, read
 
@@ -23,18 +24,24 @@ __all__ = ["Config", "ConfigError", "Problem", "load", "loads"]
 class Config(Sections):
     """A configuration in which everything fits together."""
 
-    def services(self, unchecked: Collection[str] = ()) -> tuple[Vip, ...]:
-        """Every vip with its backends, sorted by name: the same for any order of the file.
+    @cached_property
+    def all_services(self) -> tuple[Vip, ...]:
+        """Every vip with its backends, sorted by name: the same for any order of the file."""
+        return self.services_without(())
 
-        Pools that are `unchecked` count as if they had no checks.
+    def services_without(self, unchecked: Collection[str]) -> tuple[Vip, ...]:
+        """As `all_services`, but pools that are `unchecked` count as if they had no checks.
+
+        Vips of the same pools have the same object for their members, so that work on these can be done once.
         """
         tunnel = {name for name, check in self.health_checks.items() if check.through_tunnel}
-        vips = (flatten(vip, self.backend_pools, tunnel, unchecked) for vip in self.vips)
+        members = cache(lambda names: members_of(names, self.backend_pools, unchecked))
+        vips = (flatten(vip, through_tunnel(members(vip.pools), tunnel, vip.address)) for vip in self.vips)
         return tuple(sorted(vips, key=lambda vip: vip.name))
 
     def probes_through_tunnel(self) -> bool:
         """Whether any probe goes to a vip by way of a backend."""
-        return any(member.tunnel for vip in self.services() for member in vip.members)
+        return any(key.vip for key in check_keys(self.all_services))
 
     def vips_of(self, pool: str) -> list[VipEntry]:
         """The vips that reach a pool with a backend."""

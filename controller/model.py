@@ -77,6 +77,11 @@ class Vip:
     load_bound: float | None = None
 
 
+def different_members(vips: Iterable[Vip]) -> list[tuple[Member, ...]]:
+    """The members of the vips; those that several vips share (as an object), once."""
+    return list({id(vip.members): vip.members for vip in vips}.values())
+
+
 def check_keys(vips: Iterable[Vip]) -> frozenset[CheckKey]:
     """Every probe that these vips need, each once."""
-    return frozenset(key for vip in vips for member in vip.members for key in member.probes())
+    return frozenset(key for members in different_members(vips) for member in members for key in member.probes())

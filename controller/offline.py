@@ -23,7 +23,7 @@ from forwarder.hashing import flow, slot_table
 
 def check(config: Config) -> dict[str, Any]:
     """What the configuration would serve."""
-    vips = config.services()
+    vips = config.all_services
     verdicts = _all_up(vips)
     announced = desired_announcements(vips, verdicts, (), forwarder_serves=True, draining_self=False)
     return {
@@ -82,7 +82,7 @@ def _health_checks(config: Config, verdicts: Collection[CheckKey]) -> list[dict[
 
 def replay_request(config: Config) -> dict[str, Any]:
     """What `python -m forwarder.replay` reads on stdin: the forwarder's settings and the state it would get."""
-    vips = config.services()
+    vips = config.all_services
     state = desired_state(vips, _all_up(vips), (), config.cluster_nodes())
     return {"settings": config.forwarder_settings(), "state": state}
 
@@ -98,7 +98,7 @@ def plan(old: Config, new: Config) -> dict[str, Any]:
 
 def table(config: Config, name: str) -> dict[str, Any]:
     """The table of the vip of that name; raises ValueError when there is none."""
-    vips = {vip.name: vip for vip in config.services()}
+    vips = {vip.name: vip for vip in config.all_services}
     if name not in vips:
         raise ValueError(f"there is no vip {name}; write {instead_of(name, vips, 'one of vips')}")
     built = _build(vips[name])
@@ -133,7 +133,7 @@ def lookup(
         "source": "table",
         "fate": "not_vip",
     }
-    vip = _match(config.services(), receiver, protocol, destination_port)
+    vip = _match(config.all_services, receiver, protocol, destination_port)
     if vip is None:
         return answer
     built = _build(vip)
@@ -145,7 +145,7 @@ def lookup(
 
 
 def _situation(config: Config) -> Situation:
-    vips = config.services()
+    vips = config.all_services
     return Situation(vips, config.node.hash_key, _all_up(vips), ())
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 from controller.config_errors import KeyPath
 from controller.config_sections import BackendEntry, Pool, PoolEntry, VipEntry
-from controller.model import Backend, Member, Vip
+from controller.model import Address, Backend, Member, Vip
+
+Members = tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +38,33 @@ def reach(names: Collection[str], pools: Mapping[str, Pool]) -> Iterator[Reached
                 yield Reached(path, entry, name, pools[name].health_checks)
 
 
-def flatten(
-    vip: VipEntry, pools: Mapping[str, Pool], tunnel: Collection[str] = (), unchecked: Collection[str] = ()
-) -> Vip:
-    """The vip with its members; a backend reached twice counts once and must pass the checks of both ways.
+def members_of(names: Collection[str], pools: Mapping[str, Pool], unchecked: Collection[str] = ()) -> Members:
+    """The backends of these pools; one that is reached twice counts once and must pass the checks of both ways.
 
-    `tunnel`: names of the checks that go through it. Pools that are `unchecked` count as if they had no checks.
+    Pools that are `unchecked` count as if they had no checks.
     """
     entries: dict[str, BackendEntry] = {}
     checks: dict[str, set[str]] = {}
-    for reached in reach(vip.pools, pools):
+    for reached in reach(names, pools):
         name = reached.entry.name
         entries.setdefault(name, reached.entry)
         checks.setdefault(name, set()).update(() if reached.pool in unchecked else reached.checks)
-    members = tuple(_member(vip, entry, checks[name], tunnel) for name, entry in sorted(entries.items()))
+    return tuple(
+        Member(Backend(name, entry.address), entry.weight, entry.drain, tuple(sorted(checks[name])))
+        for name, entry in sorted(entries.items())
+    )
+
+
+def through_tunnel(members: Members, tunnel: Collection[str], vip: Address) -> Members:
+    """Members of a vip of which some must pass checks whose names are in `tunnel`; the same object when none must."""
+    ways = [tunnel.intersection(member.checks) for member in members] if (tunnel := frozenset(tunnel)) else []
+    if not any(ways):
+        return members
+    return tuple(replace(m, tunnel=way, vip=vip) if way else m for m, way in zip(members, ways, strict=True))
+
+
+def flatten(vip: VipEntry, members: Members) -> Vip:
+    """The vip with its members."""
     return Vip(
         name=vip.name,
         address=vip.address,
@@ -62,9 +77,3 @@ def flatten(
         min_healthy=vip.min_healthy,
         load_bound=vip.load_bound,
     )
-
-
-def _member(vip: VipEntry, entry: BackendEntry, checks: Collection[str], tunnel: Collection[str]) -> Member:
-    member = Member(Backend(entry.name, entry.address), entry.weight, entry.drain, tuple(sorted(checks)))
-    through = frozenset(checks).intersection(tunnel)
-    return replace(member, tunnel=through, vip=vip.address) if through else member

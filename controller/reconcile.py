@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal
 
-from controller.model import Address, CheckKey, Member, Verdict, Vip
+from controller.model import Address, CheckKey, Member, Verdict, Vip, different_members
 
 STATE_VERSION = 1
 
@@ -31,7 +31,7 @@ def is_healthy(member: Member, verdicts: Verdicts, drained: Collection[str]) -> 
 
 def serving_addresses(vips: Iterable[Vip], verdicts: Verdicts) -> frozenset[Address]:
     """Backend addresses that no vip holds for down."""
-    members = [member for vip in vips for member in vip.members]
+    members = [member for shared in different_members(vips) for member in shared]
     down = {m.backend.address for m in members if member_status(m, verdicts, ()) == "down"}
     return frozenset(m.backend.address for m in members) - down
 
@@ -44,17 +44,23 @@ def desired_state(
     `cluster`: the tunnel address of every node by name, this one's too; none for a node that is alone.
     """
     ordered = sorted(vips, key=lambda vip: vip.name)
-    backends = {m.backend.name: str(m.backend.address) for vip in ordered for m in vip.members}
+    different = different_members(ordered)
+    backends = {m.backend.name: str(m.backend.address) for members in different for m in members}
+    told = {id(members): _members_state(members, verdicts, drained) for members in different}
     return {
         "version": STATE_VERSION,
         "backends": dict(sorted(backends.items())),
-        "vips": [_vip_state(vip, verdicts, drained) for vip in ordered],
+        "vips": [_vip_state(vip, told[id(vip.members)]) for vip in ordered],
         **({"cluster": {name: str(address) for name, address in sorted(cluster.items())}} if cluster else {}),
     }
 
 
-def _vip_state(vip: Vip, verdicts: Verdicts, drained: Collection[str]) -> dict[str, Any]:
-    members = sorted(vip.members, key=lambda member: member.backend.name)
+def _members_state(members: Iterable[Member], verdicts: Verdicts, drained: Collection[str]) -> list[list[Any]]:
+    ordered = sorted(members, key=lambda member: member.backend.name)
+    return [[m.backend.name, m.weight, member_status(m, verdicts, drained)] for m in ordered]
+
+
+def _vip_state(vip: Vip, members: list[list[Any]]) -> dict[str, Any]:
     return {
         "name": vip.name,
         "address": str(vip.address),
@@ -64,5 +70,5 @@ def _vip_state(vip: Vip, verdicts: Verdicts, drained: Collection[str]) -> dict[s
         "table_size": vip.table_size,
         "affinity": vip.affinity,
         **({} if vip.load_bound is None else {"load_bound": vip.load_bound}),
-        "members": [[m.backend.name, m.weight, member_status(m, verdicts, drained)] for m in members],
+        "members": members,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cache
 
 from controller.config_errors import KeyPath, instead_of, show
 from controller.config_sections import BackendEntry, PoolEntry, Sections
@@ -26,7 +27,8 @@ def service_findings(config: Sections) -> Iterator[Finding]:
     yield from _nodes(config)
     yield from _vips(config)
     yield from _load_bounds(config)
-    served = [list(reach(vip.pools, config.backend_pools)) for vip in config.vips]
+    reached = cache(lambda names: list(reach(names, config.backend_pools)))
+    served = [reached(vip.pools) for vip in config.vips]
     yield from _conflicts(config, served)
     yield from _sizes(config, served)
     yield from _families(config, served)

@@ -7,11 +7,10 @@ import os
 from functools import lru_cache
 from typing import Any
 
-from controller.announce import healthy_count
 from controller.app import Node
 from controller.forwarder_client import ForwarderError, Json
-from controller.model import Verdict, Vip
-from controller.reconcile import is_healthy, member_status
+from controller.model import Verdict, Vip, different_members
+from controller.reconcile import Status, member_status
 from forwarder.hashing import slot_table
 
 
@@ -27,7 +26,7 @@ async def status(node: Node) -> Json:
         "trouble": node.trouble,
         "generation": forwarder.generation,
         "digest": forwarder.ping["digest"] if forwarder.ping else None,
-        "vips": [await asyncio.to_thread(_vip, vip, node, verdicts) for vip in node.vips],
+        "vips": await asyncio.to_thread(_vips, node, verdicts),
         "health": _health(node),
         "probes": {
             "targets": len(node.health.targets),
@@ -61,26 +60,35 @@ async def status(node: Node) -> Json:
     }
 
 
-def _vip(vip: Vip, node: Node, verdicts: dict[Any, Verdict]) -> Json:
+def _vips(node: Node, verdicts: dict[Any, Verdict]) -> list[Json]:
     drained = node.overrides.drained
-    weights = {m.backend.name: m.weight for m in vip.members if is_healthy(m, verdicts, drained)}
-    slots = _slots(tuple(weights.items()), vip.table_size, vip.scheduler)
+    statuses = {
+        id(members): [member_status(member, verdicts, drained) for member in members]
+        for members in different_members(node.vips)
+    }
+    return [_vip(vip, vip.address in node.announced, statuses[id(vip.members)]) for vip in node.vips]
+
+
+def _vip(vip: Vip, announced: bool, statuses: list[Status]) -> Json:
+    members = list(zip(vip.members, statuses, strict=True))
+    weights = tuple((m.backend.name, m.weight) for m, status in members if status == "up" and m.weight > 0)
+    slots = _slots(weights, vip.table_size, vip.scheduler)
     return {
         "name": vip.name,
         "address": str(vip.address),
         "protocol": vip.protocol,
         "port": vip.port,
-        "announced": vip.address in node.announced,
-        "healthy": healthy_count(vip, verdicts, drained),
+        "announced": announced,
+        "healthy": len(weights),
         "members": [
             {
                 "name": member.backend.name,
                 "address": str(member.backend.address),
                 "weight": member.weight,
-                "status": member_status(member, verdicts, drained),
+                "status": status,
                 "slots": slots.get(member.backend.name, 0),
             }
-            for member in vip.members
+            for member, status in members
         ],
     }
 

@@ -27,7 +27,7 @@ def warnings(path: Path, config: Config, other: tuple[Path, Config] | None = Non
 
 
 def _vips(config: Config) -> Iterator[Finding]:
-    members = {vip.name: vip.members for vip in config.services()}
+    members = {vip.name: vip.members for vip in config.all_services}
     for position, vip in enumerate(config.vips):
         count = sum(1 for member in members[vip.name] if member.weight > 0)
         wanted = SLOTS_PER_BACKEND * count
@@ -71,8 +71,8 @@ def _beside(config: Config, path: Path, other: Config) -> Iterator[Finding]:
         source = config.node.tunnel_source.of(version)
         if source is not None and source == other.node.tunnel_source.of(version):
             yield ("node", "tunnel_source", f"ipv{version}"), f"is that of {path} too; write this node's own address"
-    theirs = {vip.name: vip for vip in other.services()}
-    ours = {vip.name: vip for vip in config.services()}
+    theirs = {vip.name: vip for vip in other.all_services}
+    ours = {vip.name: vip for vip in config.all_services}
     for position, vip in enumerate(config.vips):
         if vip.name in theirs and ours[vip.name] != theirs[vip.name]:
             yield ("vips", position), f"{vip.name} is not as in {path}: flows would go elsewhere there; write one"

@@ -49,7 +49,7 @@ def _files(machine: Machine, config: Config | None) -> Iterator[Finding]:
     limit = _limit(machine, "Max open files")
     if limit is None:
         return
-    probes = len(check_keys(config.services())) if config else 0
+    probes = len(check_keys(config.all_services)) if config else 0
     if limit < probes + BESIDE_PROBES:
         yield error(
             f"{limit} files may be open at a time, and {probes} health checks take one each",

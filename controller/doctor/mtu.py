@@ -43,4 +43,4 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
 
 
 def _outer_versions(config: Config) -> set[int]:
-    return {member.backend.address.version for vip in config.services() for member in vip.members}
+    return {member.backend.address.version for vip in config.all_services for member in vip.members}

@@ -128,7 +128,7 @@ class Planning:
 
     def by_client(self) -> set[Service]:
         """The vips with affinity of the client."""
-        vips = self.loaded().services()
+        vips = self.loaded().all_services
         return {(str(vip.address), vip.protocol, vip.port) for vip in vips if vip.affinity == "client"}
 
     def until_in_force(self) -> None:
@@ -206,10 +206,10 @@ class Planning:
     def _tables(self) -> dict[Service, list[tuple[str, str]]]:
         """The owner of each slot: name and address."""
         config = self.loaded()
-        of = {m.backend.name: str(m.backend.address) for vip in config.services() for m in vip.members}
+        of = {m.backend.name: str(m.backend.address) for vip in config.all_services for m in vip.members}
         return {
             (str(vip.address), vip.protocol, vip.port): [(n, of[n]) for n in offline.table(config, vip.name)["slots"]]
-            for vip in config.services()
+            for vip in config.all_services
         }
 
     @staticmethod

@@ -65,4 +65,4 @@ def test_nothing_is_announced_while_the_forwarder_does_not_serve_or_the_node_dra
 
 
 def test_healthy_backends_are_counted_per_vip() -> None:
-    assert [healthy_count(vip, up(1, 2, 4), ("b2",)) for vip in (WEB, DNS, FAR)] == [1, 0, 1]
+    assert [healthy_count(vip.members, up(1, 2, 4), ("b2",)) for vip in (WEB, DNS, FAR)] == [1, 0, 1]

@@ -25,7 +25,7 @@ def problems_of(text: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("path", [REFERENCE, *sorted(CONFIGS.glob("examples/*.yaml"))], ids=lambda p: p.name)
 def test_what_we_ship_loads(path: Path) -> None:
-    assert load(path).services()
+    assert load(path).all_services
 
 
 def fields(section: Section, given: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any, Any]]:
@@ -90,7 +90,7 @@ def test_values_become_what_the_program_reckons_with() -> None:
 def test_a_minimal_file_is_enough_and_announces_nothing() -> None:
     config = loads(f"node: {{name: lb1, hash_key: '{1:032}'}}\n")
     assert config.bgp.speaker == "none"
-    assert config.services() == ()
+    assert config.all_services == ()
 
 
 def test_a_hash_key_of_digits_needs_no_quotes() -> None:
@@ -99,13 +99,13 @@ def test_a_hash_key_of_digits_needs_no_quotes() -> None:
 
 def test_any_port_and_one_port_of_an_address_may_stand_together() -> None:
     second = "vips:\n  - {name: rest, address: 192.0.2.1, port: any, pools: [web]}\n"
-    assert [vip.port for vip in loads(edited("vips:\n", second)).services()] == [0, 80]
+    assert [vip.port for vip in loads(edited("vips:\n", second)).all_services] == [0, 80]
 
 
 def test_one_backend_may_have_another_weight_in_another_vip() -> None:
     text = GOOD + "  - {name: w2, address: 192.0.2.2, port: 80, pools: [other]}\n"
     text = text.replace("vips:\n", "  other: {backends: [{name: web1, address: 10.0.3.2, weight: 7}]}\nvips:\n")
-    www, other = (loads(text).services()[i] for i in (1, 0))
+    www, other = (loads(text).all_services[i] for i in (1, 0))
     assert (www.members[0].weight, other.members[0].weight) == (100, 7)
 
 
@@ -172,11 +172,11 @@ def test_a_configuration_cannot_be_changed() -> None:
 def test_a_long_chain_of_pools_is_no_problem() -> None:
     chain = "".join(f"  p{i}: {{backends: [{{pool: p{i + 1}}}]}}\n" for i in range(5000))
     text = GOOD.replace("{pool: spare}", "{pool: p0}").replace("vips:", chain + "  p5000: {}\nvips:")
-    assert [m.backend.name for m in loads(text).services()[0].members] == ["web1", "web2"]
+    assert [m.backend.name for m in loads(text).all_services[0].members] == ["web1", "web2"]
 
 
 def test_members_of_inner_pools_pass_the_checks_of_their_own_pool() -> None:
-    members = {m.backend.name: m.checks for m in loads(GOOD).services()[0].members}
+    members = {m.backend.name: m.checks for m in loads(GOOD).all_services[0].members}
     assert members == {"web1": ("web-http",), "web2": ("web-http",), "web3": ("tcp-open",)}
 
 
@@ -185,7 +185,7 @@ def test_a_backend_reached_twice_counts_once_and_passes_the_checks_of_both_ways(
         "    backends:\n      - {name: web3",
         "    backends:\n      - {name: web1, address: 10.0.3.2}\n      - {name: web3",
     )
-    members = {m.backend.name: m.checks for m in loads(text).services()[0].members}
+    members = {m.backend.name: m.checks for m in loads(text).all_services[0].members}
     assert members["web1"] == ("tcp-open", "web-http")
     assert len(members) == 3
 
@@ -262,7 +262,7 @@ def as_config(raw: dict[str, Any]) -> Config:
 @settings(deadline=None)
 @given(shuffled(), shuffled())
 def test_the_order_of_the_file_does_not_matter(one: dict[str, Any], other: dict[str, Any]) -> None:
-    first, second = as_config(one).services(), as_config(other).services()
+    first, second = as_config(one).all_services, as_config(other).all_services
     assert first == second
     assert desired_state(first, {}, ()) == desired_state(second, {}, ())
 

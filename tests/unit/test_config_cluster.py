@@ -193,7 +193,7 @@ def as_lb2(text: str) -> str:
 
 
 def state_of(config: Config) -> dict[str, object]:
-    return desired_state(config.services(), {}, (), config.cluster_nodes())
+    return desired_state(config.all_services, {}, (), config.cluster_nodes())
 
 
 def test_all_nodes_have_one_state_and_digest_however_they_list_themselves() -> None:

@@ -460,10 +460,10 @@ def test_a_wrong_value_is_refused_with_line_key_and_what_to_write(row: Row) -> N
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_every_scheduler_is_taken(scheduler: str) -> None:
-    (vip,) = loads(edited("scheduler: maglev", f"scheduler: {scheduler}")).services()
+    (vip,) = loads(edited("scheduler: maglev", f"scheduler: {scheduler}")).all_services
     assert vip.scheduler == scheduler
 
 
 def test_the_scheduler_is_maglev_unless_another_is_named() -> None:
-    (vip,) = loads(edited("    scheduler: maglev\n", "")).services()
+    (vip,) = loads(edited("    scheduler: maglev\n", "")).all_services
     assert vip.scheduler == "maglev"

@@ -335,7 +335,7 @@ async def test_fifty_pools_with_one_backend_and_check_make_one_probe_and_share_t
         f"  - {{name: v{n}, address: 192.0.2.9, port: {n + 1}, pools: [p{n}], table_size: 251}}\n" for n in range(50)
     )
     config = loads(GOOD.replace("  spare:\n", pools + "  spare:\n") + vips)
-    fifty = [vip for vip in config.services() if vip.name != "www"]
+    fifty = [vip for vip in config.all_services if vip.name != "www"]
     backends = Backends()
     backends.runner.set_targets({key: check() for key in check_keys(fifty)})
     await until(lambda: backends.changes)

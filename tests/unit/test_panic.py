@@ -71,7 +71,7 @@ def test_a_pool_panics_when_more_than_its_share_is_down(
 
 def served(of: Config, seen: Mapping[CheckKey, Verdict], drained: Collection[str] = ()) -> dict[str, str]:
     """The status of each member of the only vip."""
-    (vip,) = of.services(panics(of.backend_pools, seen, drained))
+    (vip,) = of.services_without(panics(of.backend_pools, seen, drained))
     return {member.backend.name: member_status(member, seen, drained) for member in vip.members}
 
 
@@ -84,9 +84,9 @@ def test_a_pool_in_panic_is_kept_whole_and_one_that_is_not_loses_what_is_down() 
 def test_kept_backends_count_for_the_announcement() -> None:
     for above, announced in ((None, 0), ("0.5", 1)):
         of, seen = config(above), verdicts("DDDD")
-        vips = of.services(panics(of.backend_pools, seen, ()))
+        vips = of.services_without(panics(of.backend_pools, seen, ()))
         assert len(desired_announcements(vips, seen, (), True, False)) == announced
-        assert healthy_count(vips[0], seen, ()) == 4 * announced
+        assert healthy_count(vips[0].members, seen, ()) == 4 * announced
 
 
 INNER = "      - {pool: spare}\n  spare:\n    health_checks: [web-http]\n    backends:\n" + "".join(
@@ -125,7 +125,9 @@ def test_the_vips_of_a_pool_are_those_that_reach_one_of_its_backends() -> None:
 def test_all_nodes_that_see_the_same_do_the_same(seen: str, order: list[int]) -> None:
     of, known = config(), list(verdicts(seen).items())
     shuffled = dict(known[position] for position in order)
-    states = [desired_state(of.services(panics(of.backend_pools, v, ())), v, ()) for v in (dict(known), shuffled)]
+    states = [
+        desired_state(of.services_without(panics(of.backend_pools, v, ())), v, ()) for v in (dict(known), shuffled)
+    ]
     assert states[0] == states[1]
     taking = [status for _, _, status in states[0]["vips"][0]["members"]]
     assert taking.count("up") == (4 if seen.count("D") > 2 else seen.count("U"))

@@ -18,7 +18,7 @@ OTHER = """
 
 
 def test_a_check_through_the_tunnel_is_made_once_for_each_address_of_a_vip() -> None:
-    keys = check_keys(loads(TUNNEL.rstrip("\n") + OTHER).services())
+    keys = check_keys(loads(TUNNEL.rstrip("\n") + OTHER).all_services)
     web1, web3 = ip_address("10.0.3.2"), ip_address("10.0.5.2")
     mine = {key for key in keys if key.address == web1}
     assert mine == {CheckKey(web1, "web-http", ip_address(vip)) for vip in ("192.0.2.1", "192.0.2.9")}
@@ -27,7 +27,7 @@ def test_a_check_through_the_tunnel_is_made_once_for_each_address_of_a_vip() -> 
 
 def test_members_of_several_vips_are_equal_unless_a_check_is_about_the_vip() -> None:
     def members(text: str) -> list[object]:
-        return [vip.members for vip in loads(text.rstrip("\n") + OTHER).services()]
+        return [vip.members for vip in loads(text.rstrip("\n") + OTHER).all_services]
 
     again, other, www = members(GOOD)
     assert again == other == www
