@@ -25,7 +25,7 @@ FUZZ_APT := clang libclang-rt-dev
 
 .PHONY: help setup build demo test lint test-c test-unit test-hashing test-packets test-sanitized test-lab coverage \
         fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node bench-latency bench-zeroloss \
-        bench-scale bench-tables bench-health bench-pytest bench-all
+        bench-scale bench-tables bench-control bench-health bench-pytest bench-all
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -126,6 +126,9 @@ bench-zeroloss: $(STAMPS)/bench ## the highest rate without loss, per frame size
 bench-scale: $(STAMPS)/bench ## cost of a packet against flows, vips, backends, workers, new flows
 	@$(BIN)/python -m perf.scale $(BENCH_ARGS)
 
+bench-control: build ## a thousand vips and ten thousand backends, from the file to the forwarder
+	@$(BIN)/python -m perf.control $(BENCH_ARGS)
+
 bench-health: build ## thousands of health checks from one process: on time, CPU, open files
 	@$(BIN)/python -m perf.health $(BENCH_ARGS)
 
@@ -133,7 +136,7 @@ bench-pytest: $(STAMPS)/bench ## the worker under pytest-benchmark, with its tab
 	@mkdir -p build/bench
 	@$(BIN)/pytest -q perf/test_worker_benchmark.py --benchmark-json=build/bench/pytest.json $(BENCH_ARGS)
 
-bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-health \
+bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health \
            bench-pytest ## all of them
 
 $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c perf/csrc/*.h)

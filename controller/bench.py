@@ -17,6 +17,7 @@ BENCHMARKS = {
     "zeroloss": "The highest rate without loss, per frame size.",
     "scale": "Cost of a packet against flows, vips, backends, workers, new flows.",
     "compare": "Two result files side by side.",
+    "control": "A large configuration, from the file to the forwarder.",
     "health": "Thousands of health checks from one process: are they on time, at which cost.",
     "tables": "How long Maglev tables take to build.",
 }

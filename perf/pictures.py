@@ -160,6 +160,20 @@ def tables(written: Written, path: Path) -> None:
     _save(figure, written, path, "Building a Maglev table")
 
 
+def control(written: Written, path: Path) -> None:
+    """Bars of seconds."""
+    rows = written["results"]
+    figure, axes = _bars(len(rows) * 2)
+    bars = axes.barh(range(len(rows)), [row["seconds"] for row in rows], color=BLUE)
+    axes.bar_label(bars, fmt=" %.2f", fontsize=8)
+    _names(axes, rows)
+    axes.set_xlabel("seconds")
+    settings = written["settings"]
+    _save(
+        figure, written, path, f"{settings['vips']} vips, {settings['backends']} backends: what an operator waits for"
+    )
+
+
 def health(written: Written, path: Path) -> None:
     """Bars of lateness, on a scale that has room for the one probe that was late."""
     rows = written["results"]
@@ -212,5 +226,6 @@ DRAWN: dict[str, Callable[[Written, Path], None]] = {
     "zeroloss": zeroloss,
     "scale": scale,
     "tables": tables,
+    "control": control,
     "health": health,
 }
