@@ -1,6 +1,6 @@
 """The circle of 2^32 points on which `ring`, `ketama` and `bounded` put backends: points and owners, in order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import md5
 
 import numpy as np
@@ -41,3 +41,23 @@ class Circle:
     def memory(self) -> int:
         """Bytes of points and owners (16 bits each)."""
         return len(self.points) * 6
+
+
+class OnCircle(Scheme):
+    """A circle on which the heaviest backend has `points` points; a key belongs to the next one clockwise."""
+
+    points_of: Callable[[str, int], Points]
+    """The first so many points of a name."""
+
+    def __init__(self, weights: Mapping[str, int], points: int = 160) -> None:
+        super().__init__(weights, points=points)
+        self.circle = Circle(self, points, self.points_of)
+
+    def place(self, keys: Keys) -> Positions:
+        """See Scheme."""
+        return self.circle.owners[self.circle.successors(keys)]
+
+    @property
+    def memory(self) -> int:
+        """The circle."""
+        return self.circle.memory

@@ -2,13 +2,11 @@
 it: one MD5 gives four points, so that 160 points cost 40 digests.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 
-from forwarder.hashing.circle import Circle, Points, digest
-from forwarder.hashing.scheme import Keys, Positions, Scheme
+from forwarder.hashing.circle import OnCircle, Points, digest
 
 POINTS_PER_DIGEST = 4
 
@@ -21,20 +19,8 @@ def points_of(name: str, count: int) -> Points:
     return np.frombuffer(joined, dtype="<u4")[:count].astype(np.uint32)
 
 
-class Ketama(Scheme):
-    """A circle with `points` points for the heaviest backend."""
+class Ketama(OnCircle):
+    """Four points from each MD5."""
 
     scheme = "ketama"
-
-    def __init__(self, weights: Mapping[str, int], points: int = 160) -> None:
-        super().__init__(weights, points=points)
-        self.circle = Circle(self, points, points_of)
-
-    def place(self, keys: Keys) -> Positions:
-        """See Scheme."""
-        return self.circle.owners[self.circle.successors(keys)]
-
-    @property
-    def memory(self) -> int:
-        """The circle."""
-        return self.circle.memory
+    points_of = staticmethod(points_of)

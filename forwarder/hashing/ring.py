@@ -3,13 +3,11 @@ belongs to the next backend clockwise. With one point each, shares differ wildly
 the MD5 of `name#i`, even them out as 1 / sqrt(points).
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
 
-from forwarder.hashing.circle import Circle, Points, digest
-from forwarder.hashing.scheme import Keys, Positions, Scheme
+from forwarder.hashing.circle import OnCircle, Points, digest
 
 
 @lru_cache(maxsize=1 << 14)  # a backend that comes and goes does not hash anew those that stay
@@ -19,20 +17,8 @@ def points_of(name: str, count: int) -> Points:
     return np.frombuffer(digests, dtype=">u4")[::4].astype(np.uint32)
 
 
-class Ring(Scheme):
-    """Karger's circle with `points` virtual nodes for the heaviest backend."""
+class Ring(OnCircle):
+    """Karger's circle; the points of a name are the MD5s of `name#i`."""
 
     scheme = "ring"
-
-    def __init__(self, weights: Mapping[str, int], points: int = 160) -> None:
-        super().__init__(weights, points=points)
-        self.circle = Circle(self, points, points_of)
-
-    def place(self, keys: Keys) -> Positions:
-        """See Scheme."""
-        return self.circle.owners[self.circle.successors(keys)]
-
-    @property
-    def memory(self) -> int:
-        """The circle."""
-        return self.circle.memory
+    points_of = staticmethod(points_of)

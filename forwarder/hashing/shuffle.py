@@ -3,13 +3,14 @@
 shuffle that is drawn only as far as it is asked for. The laboratory compares the two; no vip needs it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from random import Random
 
 import numpy as np
 
 from forwarder.hashing import twin
-from forwarder.hashing.scheme import Keys, Positions, Scheme, by_remainder
+from forwarder.hashing.by_slot import BySlot
+from forwarder.hashing.scheme import Positions
 
 
 def shuffled(seed: str, size: int) -> Iterator[int]:
@@ -23,23 +24,10 @@ def shuffled(seed: str, size: int) -> Iterator[int]:
             elsewhere[chosen] = elsewhere.pop(place, place)
 
 
-class Shuffle(Scheme):
-    """A table of `size` slots, any number; turns as Maglev takes them."""
+class Shuffle(BySlot):
+    """A table of any size; turns as Maglev takes them."""
 
     scheme = "shuffle"
-
-    def __init__(self, weights: Mapping[str, int], size: int = 65537) -> None:
-        super().__init__(weights, size=size)
-        self._slots = self.slots(size)
-
-    def place(self, keys: Keys) -> Positions:
-        """See Scheme."""
-        return by_remainder(self._slots, keys)
-
-    @property
-    def memory(self) -> int:
-        """The table, 16 bits a slot."""
-        return len(self._slots) * 2
 
     def slots(self, size: int) -> Positions:
         """The table itself."""

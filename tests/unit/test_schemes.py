@@ -280,7 +280,8 @@ def test_circles_agree_with_a_bisected_list(scheme: str, weights: dict[str, int]
 
 
 def test_of_equal_points_the_first_name_has_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forwarder.hashing.ring.points_of", lambda name, count: np.array([7], dtype=np.uint32))
+    meet = staticmethod(lambda name, count: np.array([7], dtype=np.uint32))
+    monkeypatch.setattr(SCHEMES["ring"], "points_of", meet)
     assert set(owners(SCHEMES["ring"]({"b": 1, "a": 1, "c": 1}))) == {"a"}
 
 
