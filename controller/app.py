@@ -31,7 +31,7 @@ from controller.probes.probe import Probe
 from controller.process import Exit
 from controller.reconcile import desired_state, serving_addresses
 from controller.rundir import RunDir, read_json, write_private
-from controller.speakers import make_speaker
+from controller.speakers import end_others, make_speaker
 from controller.tasks import background, end
 from controller.warmup import grace, is_warm
 
@@ -105,6 +105,7 @@ class Node:
         """Adopt or start everything; what stands is kept. Raises StartError when the forwarder refuses."""
         remembered = _remembered(read_json(self.run_dir.announced))
         await self.forwarder.start()
+        await end_others(self.speaker.kind, self.run_dir)
         await self.speaker.start()
         standing = await self.speaker.standing(self.config.bgp.lease)
         self._known = remembered | (standing or frozenset())

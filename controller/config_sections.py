@@ -109,7 +109,7 @@ class Neighbor(Section):
 class Bgp(Section):
     """How addresses are announced; without this section they are not."""
 
-    speaker: Annotated[Literal["exabgp", "none"], one_of("exabgp", "none", later={"bird": "exabgp"})] = "exabgp"
+    speaker: Annotated[Literal["exabgp", "bird", "none"], one_of("exabgp", "bird", "none")] = "exabgp"
     local_as: Annotated[int, whole(1, 4294967295)] | None = None
     router_id: values.RouterId | None = None
     neighbors: tuple[Neighbor, ...] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import socket
 from pathlib import Path
 
@@ -19,6 +21,8 @@ def obstacle(config: Config) -> str | None:
         if device not in interfaces:
             present = ", ".join(sorted(interfaces - {"lo"})) or "none"
             return f"forwarder.ports: there is no interface {device} here (there are: {present})"
+    if config.bgp.speaker == "bird" and shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
+        return "bgp.speaker: bird needs BIRD 2: apt-get install bird2, or write exabgp"
     missing = lacking(_effective())
     if kernel_ports and missing:
         return f"packets on {', '.join(kernel_ports)} need {' and '.join(missing)}: run it as root"

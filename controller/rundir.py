@@ -74,6 +74,10 @@ class RunDir:
         self.speaker_pid = self.path / "speaker.pid"
         self.speaker_log = self.path / "speaker.log"
         self.lease_socket = self.path / "lease.sock"
+        self.bird_configuration = self.path / "bird.conf"
+        self.bird_socket = self.path / "bird.sock"
+        self.bird_pid = self.path / "bird.pid"
+        self.bird_log = self.path / "bird.log"
         kept = state_directory() if base is None else None
         self.overrides = (kept.absolute() / name if kept else self.path) / "overrides.json"
         self.announced = self.path / "announced.json"
@@ -84,7 +88,8 @@ class RunDir:
             *(self.controller_socket, self.forwarder_settings, self.forwarder_pid, self.forwarder_socket),
             *(self.exabgp_configuration, self.exabgp_environment, self.speaker_pid, self.lease_socket),
             *(self.announced, self.forwarder_tables, self.forwarder_log, self.speaker_log),
-            *(older(self.forwarder_log), older(self.speaker_log)),
+            *(self.bird_configuration, self.bird_socket, self.bird_pid, self.bird_log),
+            *(older(self.forwarder_log), older(self.speaker_log), older(self.bird_log)),
         )
 
     def create(self) -> None:
@@ -109,7 +114,7 @@ class RunDir:
 
         Where a program still lives, after a start that failed half-way, its files stay for the next controller.
         """
-        if holder(self.forwarder_pid) is not None or holder(self.speaker_pid) is not None:
+        if any(holder(pid) is not None for pid in (self.forwarder_pid, self.speaker_pid, self.bird_pid)):
             return
         for path in (*self.files(), *self.path.glob(".*.new")):  # the latter by a crash in write_private
             with suppress(IsADirectoryError):

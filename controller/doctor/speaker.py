@@ -13,6 +13,7 @@ from controller.doctor.finding import Finding, error, ok, warning
 from controller.doctor.machine import Machine
 
 MODULE = "exabgp"
+BINARIES = ("/usr/sbin/bird", "/usr/local/sbin/bird", "/usr/bin/bird")
 
 
 def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
@@ -29,6 +30,11 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
             yield warning(
                 "whether ExaBGP is installed is not known", "it announces the vips", f"pip install {MODULE}"
             )
+    if config and config.bgp.speaker == "bird":
+        if any(machine.is_there(path) for path in BINARIES):
+            yield ok("BIRD is installed")
+        else:
+            yield error("BIRD is not installed", "it speaks to the routers", "apt-get install bird2")
     if config and config.bgp.neighbors:
         if machine.facts.runs(config.node.name):
             yield ok(f"node {config.node.name} runs: `maglev status` tells of its sessions")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from controller.model import Address
-from controller.process import adopt
-from controller.rundir import RunDir
-from controller.speakers.exabgp import STOP_GRACE, program
 
 
 class NoSpeaker:
@@ -18,14 +15,11 @@ class NoSpeaker:
     connected = True
     sessions: Mapping[str, str] = {}
 
-    def __init__(self, run_dir: RunDir) -> None:
+    def __init__(self) -> None:
         self.wanted: frozenset[Address] = frozenset()
-        self._run_dir = run_dir
 
     async def start(self) -> None:
-        """End the speaker that an earlier controller, with another configuration, has left."""
-        if left := adopt(program(self._run_dir)):
-            await left.stop(STOP_GRACE)
+        """Nobody to start."""
 
     async def standing(self, within: float) -> frozenset[Address] | None:
         """Nobody to ask."""

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from metrics_text import of_socket
 
-from controller.api_client import ask
+from controller.api_client import ApiError, ask
 from controller.rundir import RunDir
 
 ROOT = Path(__file__).parents[2]
@@ -33,11 +33,13 @@ pytestmark = [
 BIRD = """
 router id 10.0.2.1;
 protocol device {}
+protocol bfd { interface "*" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; }; }
 protocol bgp node {
     local 10.0.2.1 as 65001;
     neighbor 10.0.2.2 as 65002;
     PASSWORD
     hold time 9;
+    BFD_OR_NOT
     graceful restart off;
     long lived graceful restart off;
     connect delay time 1; connect retry time 2; error wait time 1, 5;
@@ -54,7 +56,7 @@ node:
   drain_time: 500ms
 forwarder: {ports: [{device: net_null0}], hugepages: false}
 bgp:
-  speaker: exabgp
+  speaker: SPEAKER
   local_as: 65002
   router_id: 10.0.2.2
   neighbors: [{address: 10.0.2.1, remote_as: 65001, hold_time: 3s, password: PASSWORD}]
@@ -73,14 +75,18 @@ BOTH = {"192.0.2.1/32", "2001:db8::1/128"}
 class Lab:
     """Two namespaces on a wire, the router's BIRD, and at most one node."""
 
-    def __init__(self, directory: Path, *, password: str | None = None, lease: float = LEASE) -> None:
+    def __init__(
+        self, directory: Path, *, password: str | None = None, lease: float = LEASE, speaker: str = "exabgp"
+    ) -> None:
         self.directory = directory
         self.run_dir = RunDir("lb1", directory)
         self.config = directory / "lb1.yaml"
         self.log = directory / "node.log"
         quoted = f'password "{password}";' if password else ""
-        (directory / "bird.conf").write_text(BIRD.replace("PASSWORD", quoted))
+        bfd = "bfd on;" if speaker == "bird" else ""
+        (directory / "bird.conf").write_text(BIRD.replace("PASSWORD", quoted).replace("BFD_OR_NOT", bfd))
         text = CONFIG.replace("PASSWORD", json.dumps(password)).replace("LEASE", str(lease))
+        text = text.replace("SPEAKER", speaker)
         self.config.write_text(text)
         self.node: subprocess.Popen[bytes] | None = None
         self.bird: subprocess.Popen[bytes] | None = None
@@ -101,7 +107,7 @@ class Lab:
             time.sleep(0.01)
 
     def down(self) -> None:
-        for pid in (self.run_dir.running(), self.pid("forwarder"), self.pid("speaker")):
+        for pid in (self.run_dir.running(), self.pid("forwarder"), self.pid("speaker"), self.pid("bird")):
             if pid is not None:
                 os.kill(pid, signal.SIGKILL)
         for process in (self.node, self.bird):
@@ -326,3 +332,86 @@ def test_a_speaker_that_hangs_is_started_anew(lab: Lab, which: str) -> None:
         assert time.monotonic() < deadline, "it was not started anew"
         time.sleep(0.2)
     lab.wait(BOTH, 10)
+
+
+BY_BIRD = pytest.mark.parametrize("lab", [{"speaker": "bird"}], indirect=True)
+
+
+@BY_BIRD
+def test_bird_announces_what_exabgp_tells_it_and_a_clean_end_withdraws(lab: Lab) -> None:
+    wait_for(lambda: lab.status()["speaker"]["sessions"] == {"10.0.2.1": "up"})
+    assert lab.status()["speaker"]["kind"] == "bird"
+    wait_for(lambda: lab.status()["speaker"]["connected"])
+    (lab.run_dir.path / "fake.json").write_text('{"link": false}')
+    lab.wait(set(), 2)
+    (lab.run_dir.path / "fake.json").write_text("{}")
+    lab.wait(BOTH, 5)
+    assert lab.node
+    lab.node.send_signal(signal.SIGTERM)
+    lab.wait(set(), 2)
+    assert lab.node.wait(10) == 0
+    assert {path.name for path in lab.run_dir.path.iterdir()} == {"fake.states", "fake.json"}
+
+
+@BY_BIRD
+def test_bfd_finds_a_silent_node_long_before_its_hold_time(lab: Lab) -> None:
+    wait_for(lambda: lab.status()["speaker"]["sessions"] == {"10.0.2.1": "up"})
+    time.sleep(1.0)  # BFD needs its own handshake
+    bird = lab.pid("bird")
+    assert bird
+    os.kill(bird, signal.SIGSTOP)
+    began = time.monotonic()
+    assert lab.wait(set(), 5) - began < 1.5
+    os.kill(bird, signal.SIGCONT)
+    lab.wait(BOTH, 15)
+
+
+@BY_BIRD
+def test_the_next_controller_adopts_bird_and_changes_nothing(lab: Lab) -> None:
+    bird, speaker, sent = lab.pid("bird"), lab.pid("speaker"), lab.updates()
+    lab.kill_controller()
+    lab.start()
+    wait_for(lambda: lab.run_dir.running() is not None and lab.status()["state"] == "running")
+    assert lab.routes() == BOTH
+    assert (lab.pid("bird"), lab.pid("speaker")) == (bird, speaker)
+    assert lab.updates() == sent
+
+
+@BY_BIRD
+def test_a_dead_controller_s_routes_go_by_bird_too_when_its_lease_ends(lab: Lab) -> None:
+    died = lab.kill_controller()
+    assert lab.wait(set(), 5) - died < LEASE + 1.0
+    lab.start()
+    lab.wait(BOTH, 10)
+
+
+@BY_BIRD
+def test_a_dead_bird_comes_back_with_all_routes(lab: Lab) -> None:
+    bird = lab.pid("bird")
+    assert bird
+    os.kill(bird, signal.SIGKILL)
+    lab.wait(set(), 2)
+    lab.wait(BOTH, 15)
+    assert lab.pid("bird") != bird
+
+
+@BY_BIRD
+def test_a_node_without_bird_in_its_configuration_ends_the_one_that_was_left(lab: Lab) -> None:
+    lab.kill_controller()
+    lab.config.write_text(lab.config.read_text().replace("speaker: bird", "speaker: exabgp"))
+    lab.start()
+    wait_for(lambda: lab.pid("bird") is None)
+    lab.wait(BOTH, 20)
+
+
+def wait_for(holds: Callable[[], bool], seconds: float = 15) -> None:
+    """Wait until it does; a node that does not answer yet does not hold it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if holds():
+                return
+        except ApiError:
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

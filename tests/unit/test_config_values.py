@@ -307,7 +307,7 @@ VALUES = [
         "forwarder.ports[0].device",
         "write an interface name",
     ),
-    Row("BIRD as speaker", "speaker: exabgp", "speaker: bird", "bgp.speaker", "not built yet; write exabgp"),
+    Row("FRR as speaker", "speaker: exabgp", "speaker: frr", "bgp.speaker", "write exabgp, bird or none"),
     Row(
         "an unknown check type",
         "{type: tcp, port: 80,",

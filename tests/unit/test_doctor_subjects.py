@@ -399,6 +399,7 @@ ROWS = [
     ),
     # BGP
     Row("nothing is announced", both(edit("bgp:\n", "bgp:\n  speaker: none\n"), fact(modules={}, reach={}))),
+    Row("no BIRD", edit("bgp:\n", "bgp:\n  speaker: bird\n"), (("BGP", "error", "BIRD is not installed"),)),
     Row("no ExaBGP", fact(modules={"exabgp": False}), (("BGP", "error", "ExaBGP is not installed"),)),
     Row("ExaBGP is not known", fact(modules={}), (("BGP", "warning", "whether ExaBGP is installed is not known"),)),
     Row("refused", fact(reach={"10.0.2.1": "refused"}), (("BGP", "warning", "router 10.0.2.1 refuses connections"),)),
