@@ -3,6 +3,7 @@
 
 PYTHON ?= /usr/bin/python3
 VENV := .venv
+PREFIX ?= /opt/maglev
 BIN := $(VENV)/bin
 STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
@@ -22,10 +23,11 @@ SANITIZED_ENV = LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONSAFE
 APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev libcmocka-dev python3-dev \
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
+DOCS_APT := curl tcpdump
 
-.PHONY: help setup build demo test lint test-c test-unit test-hashing test-packets test-sanitized test-lab coverage \
-        fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node bench-latency bench-zeroloss \
-        bench-scale bench-tables bench-control bench-health bench-pytest bench-all
+.PHONY: help setup build demo install test lint test-c test-unit test-hashing test-packets test-sanitized test-lab \
+        test-install test-docs coverage fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node \
+        bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health bench-pytest bench-all
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -143,6 +145,20 @@ $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c pe
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
+install: $(STAMPS)/apt ## into a virtual environment of its own, PREFIX (/opt/maglev), with docs, configs and units
+	$(PYTHON) -m venv $(PREFIX)
+	$(PREFIX)/bin/pip install -qq --upgrade pip
+	$(PREFIX)/bin/pip install -qq .
+	@rm -rf $(PREFIX)/share/maglev && mkdir -p $(PREFIX)/share/maglev
+	@cp -r configs docs packaging $(PREFIX)/share/maglev/
+	@echo "$(PREFIX)/bin/maglev is installed; go on in $(PREFIX)/share/maglev/docs/install.md"
+
+test-install: $(STAMPS)/apt ## `make install` into build/install, used from elsewhere, its unit under a systemd (2 minutes)
+	@packaging/test-install
+
+test-docs: build $(STAMPS)/docs ## the commands of docs/install.md and others, typed on network namespaces (root)
+	@$(BIN)/python tests/docs/walk.py
+
 hashing: test-hashing ## the hashing laboratory: every figure of docs/hashing.md, tested, computed and drawn
 	@$(BIN)/python -m hashlab.report $(HASHING_ARGS)
 
@@ -179,6 +195,10 @@ $(STAMPS)/promtool: $(STAMPS)/apt
 	@mkdir -p build/promtool
 	cd build/promtool && apt-get download -qq prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | \
 		tar -x ./usr/bin/promtool && rm prometheus_*.deb
+	@touch $@
+
+$(STAMPS)/docs: $(STAMPS)/apt
+	$(call install-packages,$(DOCS_APT))
 	@touch $@
 
 $(STAMPS)/fuzz: $(STAMPS)/python

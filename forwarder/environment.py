@@ -23,26 +23,46 @@ def needed_megabytes(packet_pool: int, hugepages: bool, table_bytes: int = 0) ->
     return (packets + pieces + table_bytes) * 5 // 4 // MEGABYTE + 16
 
 
-def _lcores(cpus: Sequence[int], allowed: Sequence[int]) -> str:
-    # Lcore 0 is the control thread: it floats over all CPUs. The stages are lcores 1, 2, ... in their order. Those
-    # that only a fallback needs float too, where they have no CPU; they sleep until then.
-    floating = f"({','.join(str(cpu) for cpu in sorted(allowed))})"
-    stages = (f"{i}@{cpu if cpu in allowed else floating}" for i, cpu in enumerate(cpus, start=1))
+def _lcores(cpus: Sequence[int], own: set[int], usable: set[int]) -> str:
+    # Lcore 0 is the control thread: it floats over the CPUs that the process started with, which isolated ones are
+    # not among. The stages are lcores 1, 2, ... in their order. Those that only a fallback needs float too, where
+    # they have no CPU; they sleep until then.
+    floating = f"({','.join(str(cpu) for cpu in sorted(own))})"
+    stages = (f"{i}@{cpu if cpu in usable else floating}" for i, cpu in enumerate(cpus, start=1))
     return ",".join([f"0@{floating}", *stages])
 
 
-def check_cpus(cpus: Sequence[int], allowed: set[int]) -> None:
+def usable_cpus(cpus: Sequence[int]) -> set[int]:
+    """The CPUs that this process runs on, and those of `cpus` that the kernel gives it when it is asked.
+
+    Every process starts off the isolated CPUs (isolcpus), and may run there all the same: it only has to say so. What
+    a shell or a unit of systemd has set binds nobody either; the cpuset of a container does, and a CPU must be there.
+    """
+    own = os.sched_getaffinity(0)
+    missing = {cpu for cpu in cpus if cpu >= 0} - own
+    if not missing:
+        return own
+    try:
+        os.sched_setaffinity(0, own | missing)
+    except OSError:  # a sandbox that does not let us
+        return own
+    given = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, own)
+    return own | given
+
+
+def check_cpus(cpus: Sequence[int], usable: set[int]) -> None:
     """Raises Refused when a stage cannot have its CPU."""
-    missing = sorted(set(cpus) - allowed)
+    missing = sorted(set(cpus) - usable)
     if missing:
         raise Refused(
             f"CPU {missing[0]} in forwarder.lcores cannot be used here; "
-            f"the CPUs are {', '.join(str(cpu) for cpu in sorted(allowed))}."
+            f"the CPUs are {', '.join(str(cpu) for cpu in sorted(usable))}."
         )
 
 
-def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
-    check_cpus(settings.worker_cpus if settings.steering == "rss" else settings.cpus, allowed)
+def _check(settings: Settings, usable: set[int], megabytes: int) -> None:
+    check_cpus(settings.worker_cpus if settings.steering == "rss" else settings.cpus, usable)
     if any(port.driver == "af_packet" for port in settings.ports) and os.geteuid() != 0:
         raise Refused("a port on a kernel interface needs root (raw sockets): start the node as root.")
     if not settings.hugepages:
@@ -58,10 +78,10 @@ def _check(settings: Settings, allowed: set[int], megabytes: int) -> None:
         )
 
 
-def control_cpus(allowed: set[int], stages: Sequence[int]) -> set[int]:
+def control_cpus(own: set[int], stages: Sequence[int]) -> set[int]:
     """CPUs for control threads: those no stage is pinned to, when more than one is left; else all."""
-    left = allowed - set(stages)
-    return left if len(left) > 1 else allowed
+    left = own - set(stages)
+    return left if len(left) > 1 else own
 
 
 def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
@@ -69,12 +89,12 @@ def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
 
     `new_hugepage_bytes`: hugepages that connection tables will take beside DPDK's.
     """
-    allowed = os.sched_getaffinity(0)
+    own, usable = os.sched_getaffinity(0), usable_cpus(settings.cpus)
     megabytes = needed_megabytes(settings.packet_pool, settings.hugepages)
     spinning = settings.worker_cpus if settings.steering == "rss" else settings.cpus
-    _check(settings, allowed, megabytes + new_hugepage_bytes // MEGABYTE)
+    _check(settings, usable, megabytes + new_hugepage_bytes // MEGABYTE)
     arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
-    arguments += ["--lcores", _lcores(settings.cpus, sorted(allowed))]
+    arguments += ["--lcores", _lcores(settings.cpus, own, usable)]
     arguments += ["--in-memory"] if settings.hugepages else ["--no-huge", "--no-shconf"]
     try:
         _dataplane.initialize(arguments)
@@ -82,5 +102,5 @@ def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
         raise Refused(f"DPDK could not start ({error}); its own messages stand above this line.") from error
     finally:
         # EAL pinned this thread, and every later thread and child would inherit that.
-        os.sched_setaffinity(0, control_cpus(allowed, spinning))
+        os.sched_setaffinity(0, control_cpus(own, spinning))
     return list(range(1, len(settings.cpus) + 1))

@@ -57,7 +57,7 @@ class Node:
     def _open(self) -> list[int]:
         """DPDK, pool, ports and data plane; returns the lcores to run on. Raises Refused."""
         settings = self._settings
-        allowed = os.sched_getaffinity(0)
+        usable = environment.usable_cpus(settings.cpus)
         lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
             self._pool = PacketPool("packet_pool", settings.packet_pool)
@@ -70,7 +70,7 @@ class Node:
             raise Refused(f"the ports could not be given one queue each: {error}.") from error
         if self._layout.instead is not None:
             log.warning("another layout than asked for", reason=self._layout.instead)
-        environment.check_cpus(self._layout.cpus, allowed)
+        environment.check_cpus(self._layout.cpus, usable)
         tables = self._kept.open(self._layout.spread)
         try:
             self._dataplane = Dataplane(

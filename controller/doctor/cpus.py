@@ -22,37 +22,43 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
     if config is None:
         return
     stages = pinned(config)
-    usable = _usable(machine, online)
-    yield from _to_be_had(stages, usable, online & isolated)
+    own = _own(machine, online)
+    yield from _to_be_had(stages, own, _cpuset(machine, online))
     if config.forwarder.idle == "sleep":
         yield from _asleep(stages, isolated)
     else:
         yield from _for_themselves(machine, stages & online, isolated)
-        yield from _left_over(stages, usable)
+        yield from _left_over(stages, own)
     yield from _governor(machine, stages)
 
 
-def _usable(machine: Machine, online: frozenset[int]) -> frozenset[int]:
-    """Those that this process may run on, as the node that is started from the same shell."""
+def _own(machine: Machine, online: frozenset[int]) -> frozenset[int]:
+    """Those that this process may run on as it is, as the node that is started from the same shell."""
     found = re.search(r"^Cpus_allowed_list:\s*(\S+)$", machine.text("proc/self/status"), re.MULTILINE)
     return online & parse(found[1]) if found else online
 
 
-def _to_be_had(stages: frozenset[int], usable: frozenset[int], isolated: frozenset[int]) -> Iterator[Finding]:
-    """The kernel starts every process off the isolated CPUs, also the shell."""
-    why = "the forwarder does not start on a CPU that its shell may not use"
-    if left_out := (stages & isolated) - usable:
-        everything = written(usable | isolated)
+def _cpuset(machine: Machine, online: frozenset[int]) -> frozenset[int]:
+    """Those that the cpuset of this process, such as a container's, lets it have; all where none is told."""
+    found = re.search(r"^0::(/\S*)$", machine.text("proc/self/cgroup"), re.MULTILINE)
+    # In a container the path may be that of the host, and the file stands at the top.
+    for group in (found[1] if found else "/", "/"):
+        if cpus := machine.cpus(f"sys/fs/cgroup/{group.strip('/')}/cpuset.cpus.effective".replace("//", "/")):
+            return online & cpus
+    return online
+
+
+def _to_be_had(stages: frozenset[int], own: frozenset[int], cpuset: frozenset[int]) -> Iterator[Finding]:
+    """The kernel starts every process off the isolated CPUs, also the shell; the forwarder asks for its own."""
+    if lost := stages - own - cpuset:
         yield error(
-            f"CPU {written(left_out)} of forwarder.lcores is isolated, and not in the set of this shell",
-            why,
-            f"taskset -c {everything} maglev run ..., or CPUAffinity={everything} in the unit of systemd",
+            f"CPU {written(lost)} of forwarder.lcores is offline, not there, or not in the cpuset of this shell",
+            "the forwarder does not start without the CPUs of its stages",
+            f"write CPUs among {written(own | cpuset)} in forwarder.lcores, or give the container those",
         )
-    if lost := stages - usable - isolated:
-        says = f"CPU {written(lost)} of forwarder.lcores is offline, not there, or not in the set of this shell"
-        yield error(says, why, f"write CPUs among {written(usable)} in forwarder.lcores")
-    if stages <= usable:
-        yield ok(f"the stages can have theirs: {written(stages)}")
+        return
+    asked = f"; {written(stages - own)} are not in the set of this shell, and the forwarder asks for them"
+    yield ok(f"the stages can have theirs: {written(stages)}{asked if stages - own else ''}")
 
 
 def _asleep(stages: frozenset[int], isolated: frozenset[int]) -> Iterator[Finding]:
@@ -80,8 +86,8 @@ def _for_themselves(machine: Machine, stages: frozenset[int], isolated: frozense
         yield ok("those of the stages are isolated, and without timer tick")
 
 
-def _left_over(stages: frozenset[int], usable: frozenset[int]) -> Iterator[Finding]:
-    if not usable - stages:
+def _left_over(stages: frozenset[int], own: frozenset[int]) -> Iterator[Finding]:
+    if not own - stages:
         yield warning(
             "stages spin on every CPU",
             "controller, health checks and BGP have to take turns with them: both are late",

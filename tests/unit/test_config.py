@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controller.config import Config, ConfigError, load, loads
 from controller.reconcile import desired_state
 from controller.section import Section
+from controller.strict import warnings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 REFERENCE = CONFIGS / "maglev.yaml"
@@ -26,6 +27,14 @@ def problems_of(text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("path", [REFERENCE, *sorted(CONFIGS.glob("examples/*.yaml"))], ids=lambda p: p.name)
 def test_what_we_ship_loads(path: Path) -> None:
     assert load(path).all_services
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("examples/*.yaml")), ids=lambda p: p.name)
+def test_examples_are_what_we_advise(path: Path) -> None:
+    """The laptop's has neither router nor backends that could be probed."""
+    config = load(path)
+    assert not warnings(path, config) or path.name == "laptop.yaml"
+    assert config.forwarder.ports, "it can be run"
 
 
 def fields(section: Section, given: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any, Any, Any]]:

@@ -205,12 +205,33 @@ ROWS = [
     Row(
         "an offline CPU",
         file(f"{CPUS}/online", "0-4,6-15"),
-        (("CPUs", "error", "CPU 5 of forwarder.lcores is offline, not there, or not in the set"),),
+        (("CPUs", "error", "CPU 5 of forwarder.lcores is offline, not there, or not in the cpuset"),),
     ),
     Row(
-        "isolated CPUs that the shell may not use",
+        "isolated CPUs, off which the shell was started",
         file("proc/self/status", "Uid: 0 0 0 0\nCpus_allowed_list: 0-1,8-15"),
-        (("CPUs", "error", "CPU 2-5 of forwarder.lcores is isolated, and not in the set of this shell"),),
+    ),
+    Row(
+        "CPUs that the container does not have",
+        both(
+            file("proc/self/status", "Uid: 0 0 0 0\nCpus_allowed_list: 0-3"),
+            file("proc/self/cgroup", "0::/docker/1f0c\n"),
+            file("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n"),
+        ),
+        (("CPUs", "error", "CPU 4-5 of forwarder.lcores is offline, not there, or not in the cpuset"),),
+    ),
+    Row(
+        "CPUs that the slice of the shell does not have",
+        both(
+            file("proc/self/status", "Uid: 0 0 0 0\nCpus_allowed_list: 2-4"),
+            file("proc/self/cgroup", "0::/user.slice\n"),
+            file("sys/fs/cgroup/user.slice/cpuset.cpus.effective", "2-4\n"),
+            file("sys/fs/cgroup/cpuset.cpus.effective", "0-15\n"),
+        ),
+        (
+            ("CPUs", "error", "CPU 5 of forwarder.lcores is offline, not there, or not in the cpuset"),
+            ("CPUs", "warning", "stages spin on every CPU"),
+        ),
     ),
     Row(
         "CPUs that are not isolated",

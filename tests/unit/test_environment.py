@@ -1,3 +1,4 @@
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -106,6 +107,7 @@ class Machine:
     def __init__(self) -> None:
         self.arguments: list[str] | None = None
         self.affinity = {0, 1, 2, 3}
+        self.cpuset = {0, 1, 2, 3}
         self.error: Exception | None = None
 
     def initialize(self, arguments: list[str]) -> None:
@@ -113,6 +115,12 @@ class Machine:
         self.affinity = {0}  # as EAL does
         if self.error is not None:
             raise self.error
+
+    def ask(self, cpus: set[int]) -> None:
+        """As the kernel does: what the cpuset has not is left out without a word, and nothing left is an error."""
+        if not cpus & self.cpuset:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        self.affinity = cpus & self.cpuset
 
     def option(self, name: str) -> str:
         assert self.arguments is not None
@@ -127,7 +135,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
     monkeypatch.setattr(_dataplane, "initialize", machine.initialize)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(machine.affinity))
-    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: setattr(machine, "affinity", set(cpus)))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: machine.ask(set(cpus)))
     return machine
 
 
@@ -144,6 +152,37 @@ def test_no_pci_device_is_touched_and_no_file_is_left(machine: Machine) -> None:
     environment.start(replace(SETTINGS, hugepages=True))
     assert "--in-memory" in machine.arguments
     assert "--no-huge" not in machine.arguments
+
+
+def test_isolated_cpus_are_asked_for_and_only_stages_go_there(machine: Machine) -> None:
+    """With isolcpus=2,3 a process is started on the others."""
+    machine.affinity = {0, 1}
+    environment.start(replace(SETTINGS, steering_cpu=1, worker_cpus=(2, 3), muxing_cpu=1))
+    assert machine.option("--lcores") == "0@(0,1),1@1,2@2,3@3,4@1"
+    assert machine.affinity == {0, 1}, "not a single thread beside the stages is on an isolated CPU"
+
+
+def test_a_cpu_that_the_cpuset_has_not_is_refused_and_the_affinity_stays(machine: Machine) -> None:
+    machine.affinity, machine.cpuset = {0, 1}, {0, 1, 2}
+    with pytest.raises(Refused, match=r"CPU 3 in forwarder.lcores cannot be used here; the CPUs are 0, 1, 2\."):
+        environment.start(replace(SETTINGS, worker_cpus=(2, 3)))
+    assert machine.affinity == {0, 1}
+    assert machine.arguments is None
+
+
+def test_where_nobody_may_change_the_affinity_the_cpus_are_those_that_there_are(machine: Machine) -> None:
+    machine.affinity, machine.cpuset = {0, 1}, set()
+    assert environment.usable_cpus((0, 2)) == {0, 1}
+
+
+def test_this_kernel_gives_a_cpu_that_it_was_asked_for() -> None:
+    cpus = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cpus)})
+        assert environment.usable_cpus([*cpus, -1, 4095]) == cpus
+        assert os.sched_getaffinity(0) == {min(cpus)}
+    finally:
+        os.sched_setaffinity(0, cpus)
 
 
 def test_the_affinity_that_eal_took_is_given_back(machine: Machine) -> None:
