@@ -27,7 +27,8 @@ DOCS_APT := curl tcpdump
 
 .PHONY: help setup build demo install test lint test-c test-unit test-hashing test-packets test-sanitized test-lab \
         test-install test-docs coverage fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node \
-        bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health bench-pytest bench-all
+        bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health bench-pytest bench-all \
+        compose-test
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -80,6 +81,9 @@ test-sanitized: sanitized ## packet tables, hashes and schemes with ASan and UBS
 
 test-lab: build $(STAMPS)/promtool ## speaker, forwarder and whole laboratory in network namespaces (root)
 	$(BIN)/pytest -q tests/lab
+
+compose-test: $(STAMPS)/docker ## docker-compose.yml with a real Docker engine (root, minutes; not part of `make test`)
+	$(BIN)/pytest -q -s tests/compose
 
 coverage: $(STAMPS)/python ## branches of the pure C files that the C tests and the fuzz corpus take; fails below 90 %
 	@$(MAKE) -s $(CTESTS:%=build/coverage/%) $(FUZZ:%=build/coverage/fuzz_%)
@@ -199,6 +203,13 @@ $(STAMPS)/promtool: $(STAMPS)/apt
 
 $(STAMPS)/docs: $(STAMPS)/apt
 	$(call install-packages,$(DOCS_APT))
+	@touch $@
+
+# Debian's engine and compose only where there is none; an engine that runs is used, else the test starts one.
+$(STAMPS)/docker: $(STAMPS)/python
+	$(call install-packages,iproute2 debootstrap \
+		$$(docker version >/dev/null 2>&1 || command -v dockerd >/dev/null || echo docker.io iptables) \
+		$$(docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || echo docker-compose))
 	@touch $@
 
 $(STAMPS)/fuzz: $(STAMPS)/python
