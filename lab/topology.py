@@ -30,10 +30,17 @@ ROUTER_SYSCTLS: Final = (
     "net.ipv4.fib_multipath_hash_policy=3",
     "net.ipv4.fib_multipath_hash_fields=0x37",
 )
-CLIENT_SYSCTLS: Final = ("net.ipv4.ip_local_port_range=1024 65535",)
+CLIENT_SYSCTLS: Final = ("net.ipv4.ip_forward=0", "net.ipv4.ip_local_port_range=1024 65535")
 NODE_SYSCTLS: Final = (*NO_FILTER, "net.ipv4.ip_forward=0")
-# ARP requests must carry the backend's own address, not the vip that it answers from.
-BACKEND_SYSCTLS: Final = (*NO_FILTER, "net.ipv4.conf.all.arp_announce=2", "net.core.somaxconn=4096")
+# ARP requests must carry the backend's own address, not the vip that it answers from. A backend that forwards would
+# send what is for a vip that it lacks back to the routers, and so to the nodes again; new namespaces take that over
+# from the machine.
+BACKEND_SYSCTLS: Final = (
+    *NO_FILTER,
+    "net.ipv4.ip_forward=0",
+    "net.ipv4.conf.all.arp_announce=2",
+    "net.core.somaxconn=4096",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class FakeHost:
         self.sockets = {"tcp": ["*:80"], "udp": ["192.0.2.1:53", "[2001:db8::1]:53", "127.0.0.53%lo:53"]}
         self.modules = {"ip_gre", "ip6_gre"}
         self.settings = {
+            "net/ipv4/ip_forward": 0,
+            "net/ipv6/conf/all/forwarding": 0,
             "net/ipv4/conf/all/rp_filter": 0,
             "net/ipv4/conf/maglev4/rp_filter": 0,
             "net/ipv4/conf/maglev6/rp_filter": 0,
@@ -134,6 +136,7 @@ def test_what_people_read(capsys: pytest.CaptureFixture[str]) -> None:
         "          mend: sysctl -w net.ipv4.conf.maglev4.rp_filter=0 net.ipv4.conf.all.rp_filter=0",
         "ok       192.0.2.1 is on lo",
         "ok       answers from 192.0.2.1 leave by the default route",
+        "ok       it does not forward IPv4",
         "ok       arp_ignore of eth0 is 1",
         "ok       arp_announce of eth0 is 2",
         "ok       somebody listens on tcp port 80 of 192.0.2.1",
@@ -243,6 +246,7 @@ def sockets(protocol: str, *bound: str) -> Spoil:
             "there is no default route of IPv6",
             "ip -6 route add default via ROUTER",
         ),
+        (setting("net/ipv4/ip_forward", 1), "warning", "it forwards IPv4", "net.ipv4.ip_forward=0"),
         (setting("net/ipv4/conf/all/arp_ignore", 0), "warning", "arp_ignore of eth0 is 0", "all.arp_ignore=1"),
         (setting("net/ipv4/conf/eth0/arp_announce", 1), "warning", "arp_announce of eth0 is 1", "arp_announce=2"),
         (
