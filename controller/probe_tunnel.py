@@ -19,15 +19,12 @@ import struct
 from contextlib import suppress
 from functools import partial
 
-import structlog
 from pyroute2 import AsyncIPRoute, NetlinkError
 
 from controller.config_sections import PerFamily
 from controller.model import Address
 from controller.probes.dial import Dial, connect
 from controller.probes.probe import NotProbedError
-
-log = structlog.get_logger(__name__)
 
 DEVICE = "maglev-probe"
 MARK = 0x4D4C
@@ -81,15 +78,16 @@ class ProbeTunnel:
 
     async def stop(self) -> None:
         """Take everything away."""
-        if self._tun is not None:
-            asyncio.get_running_loop().remove_reader(self._tun)
-            os.close(self._tun)
-            with suppress(NetlinkError, OSError):
-                await _forget_rules()
-        self._tun = None
         for raw in self._raw.values():
             raw.close()
         self._raw.clear()
+        if self._tun is None:
+            return
+        tun, self._tun = self._tun, None  # first: without the device a probe would go by the routers, and pass
+        asyncio.get_running_loop().remove_reader(tun)
+        os.close(tun)
+        with suppress(NetlinkError, OSError):
+            await _forget_rules()
 
     def to(self, backend: Address) -> Dial:
         """The way to a vip by this backend, for a probe."""

@@ -13,16 +13,12 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 
-import structlog
-
 from controller.config_sections import Bgp, Neighbor
 from controller.process import Process, Program
 from controller.rundir import RunDir, write_private
 from controller.speakers.exabgp import STOP_GRACE, ExabgpSpeaker
 from controller.supervisor import Supervisor
 from controller.tasks import background, end
-
-log = structlog.get_logger(__name__)
 
 EXABGP, BIRD = IPv4Address("127.0.0.1"), IPv4Address("127.0.0.2")
 """The two ends of the session on loopback."""

@@ -11,8 +11,6 @@ from collections.abc import Collection
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-import structlog
-
 from controller.config_sections import Bgp, Neighbor
 from controller.model import Address
 from controller.process import Process, Program
@@ -21,8 +19,6 @@ from controller.speakers import lease_helper
 from controller.speakers.lease import LeaseServer
 from controller.supervisor import Supervisor
 from controller.tasks import background, end
-
-log = structlog.get_logger(__name__)
 
 STOP_GRACE = 3.0
 DEAF_SECONDS = 5.0

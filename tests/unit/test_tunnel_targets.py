@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from ipaddress import ip_address
 
+import pytest
 from config_text import GOOD
 
+from controller import probe_tunnel
 from controller.config import loads
+from controller.config_sections import PerFamily
 from controller.model import CheckKey, check_keys
 from controller.probe_tunnel import _source_port
+from controller.probes.probe import NotProbedError
 
 TUNNEL = GOOD.replace("{type: http,", "{type: http, via: tunnel,")
 OTHER = """
@@ -38,6 +44,22 @@ def test_members_of_several_vips_are_equal_unless_a_check_is_about_the_vip() -> 
 def test_whether_any_probe_needs_the_tunnel() -> None:
     assert not loads(GOOD).probes_through_tunnel()
     assert loads(TUNNEL).probes_through_tunnel()
+
+
+async def test_a_tunnel_that_is_being_closed_takes_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    tunnel = probe_tunnel.ProbeTunnel(PerFamily.model_validate({"ipv4": "10.0.2.2"}))
+    tunnel._tun, other = os.pipe()
+    seen: list[bool] = []
+
+    async def forget_rules() -> None:
+        seen.append(tunnel.open)
+        with pytest.raises(NotProbedError, match="the tunnel for probes is closed"):
+            await tunnel.to(ip_address("10.0.3.2"))(ip_address("192.0.2.1"), 80, socket.SOCK_STREAM, 0)
+
+    monkeypatch.setattr(probe_tunnel, "_forget_rules", forget_rules)
+    await tunnel.stop()
+    os.close(other)
+    assert seen == [False]
 
 
 def test_the_source_port_is_found_in_what_the_kernel_makes_and_in_nothing_else() -> None:
