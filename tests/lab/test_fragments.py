@@ -171,7 +171,9 @@ class Laboratory:
         """What arrived, by source, port and length: (backend, SHA-256) of each."""
         found: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
         for backend in BACKENDS:
-            for line in self.report_path(backend).read_text().splitlines():
+            # A write that crosses a page shows in two parts, so the last line may still be half of one.
+            whole, _, _ = self.report_path(backend).read_text().rpartition("\n")
+            for line in whole.splitlines():
                 source, port, length, digest = line.split()
                 found.setdefault((source, int(port), int(length)), []).append((backend.name, digest))
         return found

@@ -121,7 +121,9 @@ class NodeProcess:
 
     def states(self) -> list[Json]:
         """Every state that the forwarder was given."""
-        return [json.loads(line) for line in (self.run_dir.path / "fake.states").read_text().splitlines()]
+        # A write that crosses a page shows in two parts, so the last line may still be half of one.
+        whole, _, _ = (self.run_dir.path / "fake.states").read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         process.kill()
