@@ -286,7 +286,11 @@ def explain(config: Path, capture: Path, workers: int, as_json: bool) -> None:
 @maglev.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
-    "--nic", "nics", multiple=True, metavar="ADDRESS", help="A NIC on PCI that DPDK shall have; may be repeated."
+    "--nic",
+    "nics",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A NIC on PCI that DPDK shall have, beside those of CONFIG; may be repeated.",
 )
 @click.option(
     "--root",
@@ -307,10 +311,12 @@ def doctor(config: Path | None, nics: tuple[str, ...], root: Path, as_json: bool
     from controller.doctor.view import show
 
     try:
-        addresses = tuple(full_address(nic) for nic in nics)
+        named = [full_address(nic) for nic in nics]
     except ValueError as error:
         raise click.UsageError(f"--nic: {error}") from error
-    answer = diagnose(Machine(root, addresses), _load(config) if config else None)
+    node = _load(config) if config else None
+    ports = [port.device for port in node.forwarder.ports if port.kind == "pci"] if node else []
+    answer = diagnose(Machine(root, tuple(dict.fromkeys([*ports, *named]))), node)
     _print(answer, as_json, show)
     if answer["errors"]:
         sys.exit(FAILED)

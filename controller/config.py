@@ -61,7 +61,7 @@ class Config(Sections):
             "node": self.node.name,
             "hash_key": self.node.hash_key,
             "tunnel_source": _per_family(self.node.tunnel_source),
-            "ports": [_port(port) for port in forwarder.ports],
+            "ports": [_port(position, port) for position, port in enumerate(forwarder.ports)],
             "steering": forwarder.steering,
             "lcores": forwarder.lcores.model_dump(mode="json"),
             "idle": forwarder.idle,
@@ -103,9 +103,10 @@ def _per_family(addresses: PerFamily) -> dict[str, str | None]:
     }
 
 
-def _port(port: ForwarderPort) -> dict[str, Any]:
+def _port(position: int, port: ForwarderPort) -> dict[str, Any]:
     driver = port.driver
     if driver == "auto":
-        driver = "vdev" if port.is_vdev else "af_packet"
+        driver = "af_packet" if port.kind == "interface" else port.kind
     gateway = {**_per_family(port.gateway), "mac": port.gateway.mac}
-    return {"device": port.device, "driver": driver, "gateway": gateway, "mtu": port.mtu}
+    tap = port.tap_at(position)
+    return {"device": port.device, "driver": driver, "gateway": gateway, "mtu": port.mtu, "tap": tap}

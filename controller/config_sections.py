@@ -50,20 +50,30 @@ class Gateway(PerFamily):
 
 
 class ForwarderPort(Section):
-    """One port that packets come and go through; `mtu` is the egress path's, encapsulation included."""
+    """One port that packets come and go through; `mtu` is the egress path's, encapsulation included.
+
+    `tap`: the kernel's interface beside a port that the kernel does not see.
+    """
 
     device: values.Device = Field(examples=["eth1"])
     driver: Annotated[
-        Literal["auto", "af_packet", "vdev"],
-        one_of("auto", "af_packet", "vdev", later={"af_xdp": "af_packet", "pci": "af_packet"}),
+        Literal["auto", "af_packet", "pci", "vdev"],
+        one_of("auto", "af_packet", "pci", "vdev", later={"af_xdp": "af_packet"}),
     ] = "auto"
     gateway: Gateway = Gateway()
     mtu: Annotated[int, whole(576, 9216)] = 1500
+    tap: values.Interface | None = None
 
     @property
-    def is_vdev(self) -> bool:
-        """Whether the device is a DPDK vdev string rather than a kernel interface."""
-        return self.device.startswith(values.VDEV_PREFIX)
+    def kind(self) -> Literal["interface", "pci", "vdev"]:
+        """What the device is: an interface of the kernel, a PCI address, or a DPDK vdev string."""
+        if self.device.startswith(values.VDEV_PREFIX):
+            return "vdev"
+        return "pci" if values.is_pci(self.device) else "interface"
+
+    def tap_at(self, position: int) -> str | None:
+        """The kernel's interface beside the port at this position of the list; every NIC on PCI has one."""
+        return self.tap or (f"maglev{position}" if self.kind == "pci" else None)
 
 
 class Lcores(Section):

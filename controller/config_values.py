@@ -23,7 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HASH_KEY = re.compile(r"[0-9a-fA-F]{32}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", re.IGNORECASE)
 _INTERFACE = re.compile(r"[^\s/:,]{1,15}")
-_PCI = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_PCI = re.compile(r"([0-9a-f]{4}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII | re.IGNORECASE)
 _HTTP_PATH = re.compile(r"/([!-~]*)")
 _HTTP_HOST = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,39}\])(:[0-9]{1,5})?")
 
@@ -238,13 +238,26 @@ def power_of_two(low: int, high: int) -> BeforeValidator:
 
 
 def _device(value: object) -> str:
-    if isinstance(value, str) and _PCI.fullmatch(value):
-        raise ValueError(f"{show(value)}: a PCI port is not built yet; write an interface name such as eth1")
+    if isinstance(value, str) and (found := _PCI.fullmatch(value)):
+        return (value if found[1] else f"0000:{value}").lower()
     if isinstance(value, str) and value.startswith(VDEV_PREFIX) and value.isprintable() and " " not in value:
         return value
     if isinstance(value, str) and value not in (".", "..") and _INTERFACE.fullmatch(value):
         return value
-    raise ValueError(f"{show(value)} is no device; write an interface name such as eth1, or a vdev string")
+    raise ValueError(
+        f"{show(value)} is no device; write an interface name such as eth1, a PCI address, or a vdev string"
+    )
+
+
+def _interface(value: object) -> str:
+    if isinstance(value, str) and value not in (".", "..") and _INTERFACE.fullmatch(value):
+        return value
+    raise ValueError(f"{show(value)} is no name of an interface; write one such as maglev0, 15 characters at most")
+
+
+def is_pci(device: str) -> bool:
+    """Whether a device is a PCI address rather than an interface or a vdev string."""
+    return _PCI.fullmatch(device) is not None
 
 
 def _http_path(value: object) -> str:
@@ -283,6 +296,7 @@ Port = Annotated[int, whole(1, 65535)]
 VipPort = Annotated[int, BeforeValidator(_vip_port)]
 Prime = Annotated[int, BeforeValidator(_prime)]
 Device = Annotated[str, BeforeValidator(_device)]
+Interface = Annotated[str, BeforeValidator(_interface)]
 HttpPath = Annotated[str, BeforeValidator(_http_path)]
 HttpHost = Annotated[str, _text("a host name", "one such as www.example.net", _HTTP_HOST)]
 

@@ -15,7 +15,8 @@ _NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
 
 def obstacle(config: Config) -> str | None:
     """What keeps this configuration from running here, as one sentence; None when nothing does."""
-    kernel_ports = [port.device for port in config.forwarder.ports if not port.is_vdev]
+    kernel_ports = [port.device for port in config.forwarder.ports if port.kind == "interface"]
+    privileged = [port.device for port in config.forwarder.ports if port.kind != "vdev" or port.tap]
     interfaces = {name for _, name in socket.if_nameindex()}
     for device in kernel_ports:
         if device not in interfaces:
@@ -24,8 +25,8 @@ def obstacle(config: Config) -> str | None:
     if config.bgp.speaker == "bird" and shutil.which("bird", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         return "bgp.speaker: bird needs BIRD 2: apt-get install bird2, or write exabgp"
     missing = lacking(_effective())
-    if kernel_ports and missing:
-        return f"packets on {', '.join(kernel_ports)} need {' and '.join(missing)}: run it as root"
+    if privileged and missing:
+        return f"packets on {', '.join(privileged)} need {' and '.join(missing)}: run it as root"
     return None
 
 

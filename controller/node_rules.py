@@ -43,17 +43,34 @@ def _ports(config: Sections) -> Iterator[Finding]:
             message = f"{port.device} is already port {first[port.device]}; write each device once"
             yield (*path, "device"), message
         yield from _driver(path, port)
+    yield from _taps(config)
 
 
 def _driver(path: KeyPath, port: ForwarderPort) -> Iterator[Finding]:
-    if port.is_vdev and port.driver == "af_packet":
-        yield (*path, "driver"), f"af_packet cannot open the vdev {port.device}; write vdev or auto"
-    if not port.is_vdev and port.driver == "vdev":
-        message = f"vdev cannot open the interface {port.device}; write af_packet or auto"
+    if port.driver not in ("auto", DRIVERS[port.kind]):
+        what = {"interface": "the interface", "pci": "the PCI device", "vdev": "the vdev"}[port.kind]
+        message = f"{port.driver} cannot open {what} {port.device}; write {DRIVERS[port.kind]} or auto"
         yield (*path, "driver"), message
-    if not port.is_vdev and port.mtu > KERNEL_PORT_MTU:
+    if port.kind == "interface" and port.mtu > KERNEL_PORT_MTU:
         yield (*path, "mtu"), f"is more than a port on a kernel interface can carry; write at most {KERNEL_PORT_MTU}"
 
+
+def _taps(config: Sections) -> Iterator[Finding]:
+    ports = config.forwarder.ports
+    taken = {port.device: f"port {position}" for position, port in enumerate(ports)}
+    for position, port in enumerate(ports):
+        path: KeyPath = ("forwarder", "ports", position)
+        tap = port.tap_at(position)
+        if port.kind == "interface" and tap:
+            yield (*path, "tap"), f"{port.device} is an interface of the kernel already; leave tap out"
+        elif tap and taken.setdefault(tap, f"the tap of port {position}") != f"the tap of port {position}":
+            yield (*path, "tap"), f"{tap} is {taken[tap]} already; write another name"
+    if not config.forwarder.hugepages and any(port.kind == "pci" for port in ports):
+        yield ("forwarder", "hugepages"), "is false, and a NIC on PCI needs memory that stays in place; write true"
+
+
+DRIVERS = {"interface": "af_packet", "pci": "pci", "vdev": "vdev"}
+"""What opens each kind of device."""
 
 KERNEL_PORT_MTU = 1900
 """What fits a packet buffer of 2 KB behind the kernel's own header of each ring slot."""

@@ -29,7 +29,7 @@ static void send_back(struct worker *w, struct rte_mbuf *m, enum reason reason)
 	if (m->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED)
 		m->ol_flags |= RTE_MBUF_F_TX_VLAN;
 	note->reason = (uint8_t)reason;
-	note->flags |= PACKET_ANSWER;
+	note->flags |= PACKET_ASIDE;
 	w->answers[w->answer_count++] = m;
 }
 

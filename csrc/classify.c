@@ -5,6 +5,7 @@
 #include "lane.h"
 #include "learn.h"
 #include "plain.h"
+#include "punt.h"
 
 static bool is_vip_address(const struct state *s, const struct packet_view *v)
 {
@@ -12,7 +13,7 @@ static bool is_vip_address(const struct state *s, const struct packet_view *v)
 }
 
 // No vip matched, or layer 4 is broken: whose fault that is depends on whether the address is a vip's.
-static enum reason without_vip(const struct worker *w, const struct state *s, const struct rte_mbuf *m,
+static enum reason without_vip(struct worker *w, const struct state *s, struct rte_mbuf *m,
 			       const struct packet_view *v, enum reason reason)
 {
 	enum reason learned;
@@ -22,7 +23,7 @@ static enum reason without_vip(const struct worker *w, const struct state *s, co
 	learned = learn_path_mtu(w, s, v);
 	if (learned != GO_ON)
 		return learned;
-	return w->egress[m->port].punts ? REASON_punt_address : REASON_other_address;
+	return punt(w, m, v);
 }
 
 // Ends here although its vip is known: what ends later has its vip from decide().
@@ -109,7 +110,7 @@ static __rte_noinline enum reason classify_other(struct worker *w, const struct 
 	int32_t position;
 
 	if (l3 == PARSE_NOT_IP)
-		return w->egress[m->port].punts ? REASON_punt_not_ip : REASON_not_ip;
+		return punt(w, m, NULL);
 	if (l3 == PARSE_MALFORMED)
 		return (enum reason)v->fault;
 	l4 = parse_transport(v);

@@ -28,6 +28,12 @@ uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct
 	return road_need(config, pool, ports, count);
 }
 
+// A kernel's side stands behind the NIC that it is beside.
+static bool is_beside_a_nic(struct port **ports, const struct port *side)
+{
+	return side->nic < side->index && ports[side->nic]->kind != PORT_KERNEL_SIDE;
+}
+
 static bool acceptable(const struct dataplane_config *c, struct port **ports, uint16_t count)
 {
 	if (count == 0 || count > MAX_PORTS || c->workers == 0 || c->workers > MAX_WORKERS ||
@@ -35,7 +41,8 @@ static bool acceptable(const struct dataplane_config *c, struct port **ports, ui
 		return false;
 	for (uint16_t i = 0; i < count; i++)
 		if (ports[i]->index != i || // packets carry the index of their port
-		    ports[i]->queues != (c->layout == LAYOUT_RSS ? c->workers : 1))
+		    ports[i]->queues != (c->layout == LAYOUT_RSS ? c->workers : 1) ||
+		    (ports[i]->kind == PORT_KERNEL_SIDE && !is_beside_a_nic(ports, ports[i])))
 			return false;
 	return true;
 }
@@ -56,8 +63,11 @@ struct dataplane *dataplane_new(const struct dataplane_config *config, struct pa
 	d->config = *config;
 	d->pool = pool;
 	d->port_count = count;
-	for (uint16_t i = 0; i < count; i++)
+	for (uint16_t i = 0; i < count; i++) {
 		memcpy(d->egress[i].mac, ports[i]->mac, sizeof(d->egress[i].mac));
+		if (ports[i]->kind == PORT_KERNEL_SIDE)
+			d->egress[ports[i]->nic].kernel_side = i;
+	}
 	*error = road_create(d, ports);
 	d->config.tables = NULL; // the caller's list, not ours to keep
 	if (*error == 0)

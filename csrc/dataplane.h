@@ -92,7 +92,10 @@ struct dataplane;
 struct packet_pool;
 struct port;
 
-struct packet_pool *pool_new(const char *name, uint32_t size, int *error); // pool_delete
+enum { ANY_SOCKET = -1 };
+
+// `socket`: the NUMA node whose memory it takes, or ANY_SOCKET.
+struct packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error); // pool_delete
 void pool_delete(struct packet_pool *pool);
 uint32_t pool_size(const struct packet_pool *pool);
 uint32_t pool_available(const struct packet_pool *pool);
@@ -101,9 +104,14 @@ void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *avail
 
 // With `queues` each way, one for each worker in layout `rss`. A device that cannot spread flows over them by RSS, as we
 // set it up, has one, and says what it lacks.
-struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues,
+// `mtu`: of a NIC that nobody else sets up (port.h), 0 of others.
+struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues, uint16_t mtu,
 			     int *error); // port_delete
 struct port *port_new_memory(const char *name, uint16_t index, uint16_t queues, int *error);
+// The kernel's side of the port of index `nic`, which is lower: a file for each queue, that do not block and are closed
+// by the caller after the port.
+struct port *port_new_kernel_side(const char *name, uint16_t index, uint16_t nic, const int *files, uint16_t queues,
+				  struct packet_pool *pool, int *error);
 void port_delete(struct port *port);
 
 // Let a device that no data plane uses go on with one queue.

@@ -16,6 +16,7 @@ enum fate_kind { FORWARDED, ANSWERED, PASSED, DROPPED };
 	X(ECHO_REPLY, echo_reply, ANSWERED)                                                                            \
 	X(TOO_BIG_REPLY, too_big_reply, ANSWERED)                                                                      \
 	X(PUNT, punt, PASSED)                               /* not for a vip: the kernel's */                          \
+	X(FROM_KERNEL, from_kernel, PASSED)                 /* the kernel's, by the interface beside a NIC: sent out */ \
 	X(PATH_MTU, path_mtu, PASSED)                       /* a router's too-big to the tunnel source: learned from */ \
 	X(NOT_VIP, not_vip, DROPPED)                        /* for a vip's address but no vip, or no kernel to have it */ \
 	X(NO_BACKEND, no_backend, DROPPED)                  /* the vip has no backend that takes new flows */          \
@@ -23,6 +24,7 @@ enum fate_kind { FORWARDED, ANSWERED, PASSED, DROPPED };
 	X(TTL_EXPIRED, ttl_expired, DROPPED)                /* arrived with TTL or hop limit 0 */                      \
 	X(TOO_BIG, too_big, DROPPED)                        /* larger than the egress MTU: not answered, not cut */    \
 	X(ECHO_SUPPRESSED, echo_suppressed, DROPPED)        /* an echo request that may not be answered: rate, source */ \
+	X(PUNT_SUPPRESSED, punt_suppressed, DROPPED)        /* not for a vip, and the kernel has got too many */       \
 	X(FRAGMENT_UNMATCHED, fragment_unmatched, DROPPED)  /* a fragment whose flow is not known */                   \
 	X(RING_FULL, ring_full, DROPPED)                    /* no worker had room, or not the one that it must be */   \
 	X(TRANSMIT_FULL, transmit_full, DROPPED)            /* the transmit side had no room */                        \
@@ -57,6 +59,7 @@ enum fate {
 	X(too_big_answered, TOO_BIG_REPLY, "larger than the egress MTU leaves room for: the sender was told")          \
 	X(punt_not_ip, PUNT, "neither IPv4 nor IPv6: the kernel's")                                                    \
 	X(punt_address, PUNT, "not for a vip's address: the kernel's")                                                 \
+	X(from_kernel, FROM_KERNEL, "from the kernel, by its interface beside the NIC: sent out by the NIC")           \
 	X(path_mtu_lowered, PATH_MTU, "a too-big about a packet to a backend: its MTU is lowered for ten minutes")     \
 	X(path_mtu_kept, PATH_MTU, "a too-big about a packet to a backend, which tells nothing lower than is known")   \
 	X(not_ip, NOT_VIP, "neither IPv4 nor IPv6, and no kernel behind the port")                                     \
@@ -94,6 +97,7 @@ enum fate {
 	X(too_big_buffers, TOO_BIG, "larger than the egress MTU, and all buffers for fragments are in use")            \
 	X(echo_rate, ECHO_SUPPRESSED, "too many echo replies in this second")                                          \
 	X(echo_silent, ECHO_SUPPRESSED, "an echo request whose sender may not be answered")                            \
+	X(punt_rate, PUNT_SUPPRESSED, "not for a vip's address; too many such packets for the kernel in this second")  \
 	X(fragment_late, FRAGMENT_UNMATCHED, "a fragment whose first fragment did not come in time")                   \
 	X(fragment_no_room, FRAGMENT_UNMATCHED, "a fragment before its first one: there was no room, or others needed it") \
 	X(fragment_no_flow, FRAGMENT_UNMATCHED, "a fragment of neither TCP nor UDP belongs to no flow")                \

@@ -10,11 +10,11 @@
 
 enum { MACS = 12, ETHERTYPE = 2, VLAN_TAG = 4 };
 
-struct packet_pool *pool_new(const char *name, uint32_t size, int *error)
+struct packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error)
 {
 	struct packet_pool *pool = calloc(1, sizeof(*pool));
 
-	*error = pool != NULL ? packet_pool_create(pool, name, size) : -ENOMEM;
+	*error = pool != NULL ? packet_pool_create(pool, name, size, socket) : -ENOMEM;
 	if (*error == 0)
 		return pool;
 	free(pool);
@@ -50,11 +50,11 @@ void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *avail
 }
 
 struct port *port_new_device(const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues,
-			     int *error)
+			     uint16_t mtu, int *error)
 {
 	struct port *port = calloc(1, sizeof(*port));
 
-	*error = port != NULL ? port_open_device(port, devargs, index, pool, queues) : -ENOMEM;
+	*error = port != NULL ? port_open_device(port, devargs, index, pool, queues, mtu) : -ENOMEM;
 	if (*error == 0)
 		return port;
 	free(port);
@@ -68,6 +68,20 @@ struct port *port_new_memory(const char *name, uint16_t index, uint16_t queues, 
 	*error = port != NULL ? port_open_memory(port, name, index, queues) : -ENOMEM;
 	if (*error == 0)
 		return port;
+	free(port);
+	return NULL;
+}
+
+struct port *port_new_kernel_side(const char *name, uint16_t index, uint16_t nic, const int *files, uint16_t queues,
+				  struct packet_pool *pool, int *error)
+{
+	struct port *port = calloc(1, sizeof(*port));
+
+	*error = queues == 0 || queues > MAX_QUEUES ? -EINVAL : port == NULL ? -ENOMEM : 0;
+	if (*error == 0) {
+		port_open_kernel_side(port, name, index, nic, files, queues, pool);
+		return port;
+	}
 	free(port);
 	return NULL;
 }
@@ -152,7 +166,7 @@ int port_give(struct port *port, struct packet_pool *pool, const void *frame, ui
 {
 	struct rte_mbuf *m;
 
-	if (port->device)
+	if (port->kind != PORT_MEMORY)
 		return -ENOTSUP;
 	if (headroom > MOST_HEADROOM)
 		return -EINVAL;
@@ -193,7 +207,7 @@ int port_take(struct port *port, void *frame, uint32_t room)
 	struct rte_mbuf *m;
 	uint32_t length, tag;
 
-	if (port->device)
+	if (port->kind != PORT_MEMORY)
 		return -ENOTSUP;
 	m = next_sent(port);
 	if (m == NULL)

@@ -4,6 +4,7 @@
 
 #include <rte_ether.h>
 
+#include "punt.h"
 #include "trace.h"
 #include "wire.h"
 
@@ -108,22 +109,29 @@ static uint16_t take_own(struct lane *l, struct rte_mbuf **burst)
 	return n;
 }
 
-// A burst from a port: packets of our own first, so that a flood does not starve the canary.
-static uint16_t receive(struct lane *l, uint16_t port)
+// A burst from a port: packets of our own first, so that a flood does not starve the canary. What the kernel sends goes
+// past the worker.
+static uint16_t receive(struct lane *l, uint16_t index)
 {
 	struct rte_mbuf *burst[BURST];
-	struct arrivals *arrivals = &l->arrivals[port];
-	uint16_t own = port == 0 && !rte_ring_empty(l->own) ? take_own(l, burst) : 0;
-	uint16_t n = own + port_receive(l->muxing.ports[port], l->index, burst + own, BURST - own);
+	struct port *port = l->muxing.ports[index];
+	struct arrivals *arrivals = &l->arrivals[index];
+	uint16_t own = index == 0 && !rte_ring_empty(l->own) ? take_own(l, burst) : 0;
+	uint16_t n = own + port_receive(port, l->index, burst + own, BURST - own);
 
 	for (uint16_t i = own; i < n; i++) {
 		*packet_note(burst[i]) = (struct packet_note){0};
-		burst[i]->port = port;
+		burst[i]->port = index;
 	}
 	count(&arrivals->received, n);
 	if (l->worker->stats.trace != NULL)
 		number(l, burst + own, n - own);
-	carry(l, burst, n, true);
+	if (port->kind == PORT_KERNEL_SIDE) {
+		punt_back(port, burst, n);
+		muxing_take(&l->muxing, burst, n);
+	} else {
+		carry(l, burst, n, true);
+	}
 	count(&arrivals->processed, n);
 	return n;
 }

@@ -39,7 +39,7 @@ static void count_departures(struct muxing *x, const struct departure *departure
 		run++;
 		if (unlikely(x->stats.trace != NULL))
 			trace_end(x->stats.trace, d->number, &d->note, (enum reason)reason);
-		if (likely((d->note.flags & (PACKET_ANSWER | PACKET_TO_NODE)) == 0))
+		if (likely((d->note.flags & (PACKET_ASIDE | PACKET_TO_NODE)) == 0))
 			count_traffic(x, &d->note);
 	}
 	count(&x->stats.reasons[reason], run);
@@ -95,23 +95,23 @@ static uint32_t push(struct muxing *x, struct transmit_ring *ring, struct port *
 
 // The pieces of a packet follow each other in their worker's ring. When one finds no room the rest is of no use, so
 // the last one, which has the packet's fate, is placed only if all were.
-static bool place(struct muxing *x, uint16_t worker, struct rte_mbuf *m)
+static bool place(struct muxing *x, uint16_t source, struct rte_mbuf *m)
 {
-	bool placed = !x->lost[worker] && transmit_ring_put(&x->rings[m->port], m);
+	bool placed = !x->lost[source] && transmit_ring_put(&x->rings[m->port], m);
 
-	x->lost[worker] = !placed && (packet_note(m)->flags & PACKET_PIECE) != 0;
+	x->lost[source] = !placed && (packet_note(m)->flags & PACKET_PIECE) != 0;
 	return placed;
 }
 
-static uint32_t gather(struct muxing *x, uint16_t worker)
+static uint32_t gather(struct muxing *x, uint16_t source)
 {
 	struct rte_mbuf *burst[BURST];
-	uint32_t n = rte_ring_sc_dequeue_burst(x->from_worker[worker], (void **)burst, BURST, NULL);
+	uint32_t n = rte_ring_sc_dequeue_burst(x->from[source], (void **)burst, BURST, NULL);
 
 	for (uint32_t i = 0; i < n; i++)
 		rte_prefetch0(burst[i]); // last written on the worker's CPU
 	for (uint32_t i = 0; i < n; i++)
-		if (!place(x, worker, burst[i]))
+		if (!place(x, source, burst[i]))
 			packet_end(&x->stats, x->collector, burst[i], REASON_transmit_full);
 	return n;
 }
@@ -195,7 +195,7 @@ uint32_t muxing_turn(struct muxing *x)
 
 	for (uint16_t p = 0; p < x->port_count; p++)
 		recycle(x, &x->rings[p], x->ports[p]); // first, so that what came back makes room
-	for (uint16_t w = 0; w < x->worker_count; w++)
+	for (uint16_t w = 0; w < x->source_count; w++)
 		moved += gather(x, w);
 	return moved + muxing_send(x);
 }

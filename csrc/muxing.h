@@ -14,16 +14,16 @@ struct muxing {
 	struct port *ports[MAX_PORTS];
 	uint16_t port_count;
 	uint16_t queue;           // of each port
-	uint16_t worker_count;    // 0 in a lane: there the worker calls muxing_take() and muxing_fits()
-	struct rte_ring *from_worker[MAX_WORKERS];
+	uint16_t source_count;    // 0 in a lane: there the worker calls muxing_take() and muxing_fits()
+	struct rte_ring *from[MAX_WORKERS + 1]; // each worker, then steering where a kernel sends by a port
 	struct rte_ring *collector;
-	bool lost[MAX_WORKERS];   // a piece of the packet that this worker's ring is in the middle of found no room
+	bool lost[MAX_WORKERS + 1]; // a piece of the packet that this ring is in the middle of found no room
 	uint64_t pieces;          // that the ports took, each packet's last one not counted
 	struct traffic *vips;     // [CONN_MAX_VIPS], by stable index
 	struct traffic *backends; // [CONN_MAX_BACKENDS], by stable index
 };
 
-// One turn: a burst from each worker, then what the ports take. Returns the packets moved; 0 means idle.
+// One turn: a burst from each source, then what the ports take. Returns the packets moved; 0 means idle.
 uint32_t muxing_turn(struct muxing *x);
 
 // In a lane: place what the worker passes on. What finds no room ends here.

@@ -7,7 +7,8 @@
 enum { PIECE_HEADERS = RTE_PKTMBUF_HEADROOM + 64 };
 
 // Without caches: few packets are cut, and what an lcore kept to itself would be missing where the next one is.
-static struct rte_mempool *side_pool(const char *name, const char *what, uint32_t size, uint16_t room)
+static struct rte_mempool *side_pool(const char *name, const char *what, uint32_t size, uint16_t room,
+				     int socket)
 {
 	char full[RTE_MEMPOOL_NAMESIZE];
 
@@ -15,21 +16,21 @@ static struct rte_mempool *side_pool(const char *name, const char *what, uint32_
 		rte_errno = ENAMETOOLONG;
 		return NULL;
 	}
-	return rte_pktmbuf_pool_create(full, size, 0, 0, room, (int)rte_socket_id());
+	return rte_pktmbuf_pool_create(full, size, 0, 0, room, socket);
 }
 
-int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size)
+int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket)
 {
 	uint32_t pieces = size / PACKETS_PER_PIECE + 1; // the library makes no pool of nothing
 	int rc;
 
 	// A cache larger than size / 1.5 is refused by the library.
 	*pool = (struct packet_pool){.size = size, .cache = size >= POOL_WITH_CACHE ? POOL_CACHE : 0};
-	pool->mempool = rte_pktmbuf_pool_create(name, size, pool->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, (int)rte_socket_id());
+	pool->mempool = rte_pktmbuf_pool_create(name, size, pool->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, socket);
 	if (pool->mempool != NULL)
-		pool->piece_headers = side_pool(name, "heads", pieces, PIECE_HEADERS);
+		pool->piece_headers = side_pool(name, "heads", pieces, PIECE_HEADERS, socket);
 	if (pool->piece_headers != NULL)
-		pool->piece_references = side_pool(name, "refs", pieces * REFERENCES_PER_PIECE, 0);
+		pool->piece_references = side_pool(name, "refs", pieces * REFERENCES_PER_PIECE, 0, socket);
 	if (pool->piece_references != NULL)
 		return 0;
 	rc = -rte_errno;

@@ -15,7 +15,7 @@
 #include "packet_poison.h"
 
 // A burst is what stages take at once, at most; by measurement (perf/README.md).
-enum { BURST = 64, MAX_PORTS = 8, MAX_WORKERS = 32 };
+enum { BURST = 64, MAX_PORTS = 16, MAX_WORKERS = 32 };
 
 // Pools below the second size have no caches: they are for tests and prompts.
 enum { POOL_CACHE = 256, POOL_WITH_CACHE = 4 * POOL_CACHE };
@@ -28,7 +28,7 @@ enum { PACKETS_PER_PIECE = 4, REFERENCES_PER_PIECE = 2 };
 enum packet_flags {
 	PACKET_OWN = 1,     // of our own making (a canary): never sent, never tracked, counted apart
 	PACKET_SPILLED = 2, // its worker was full: another worker has it and must not track its flow
-	PACKET_ANSWER = 4,  // to its sender: no vip's or backend's traffic
+	PACKET_ASIDE = 4,   // an answer, or from or to the kernel: no vip's or backend's traffic
 	PACKET_MATCHED = 8, // a later fragment whose flow is known: the note says which
 	PACKET_TO_NODE = 16, // a fragment for another node of the cluster: no vip's or backend's traffic
 	PACKET_UNWRAPPED = 32, // a fragment from another node of the cluster: never sent on once more
@@ -107,8 +107,8 @@ struct packet_pool {
 	struct rte_mempool *piece_references; // to the bytes of the packet that was cut, one per buffer that they are in
 };
 
-// `size` packets of 2 KB on the socket of the caller. Returns 0 or a negative errno.
-int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size);
+// `size` packets of 2 KB in the memory of a NUMA node, SOCKET_ID_ANY: of any. Returns 0 or a negative errno.
+int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket);
 void packet_pool_free(struct packet_pool *pool);
 
 // Free the packets in a ring between stages, and the ring; NULL is harmless. Nobody may use the ring any more.

@@ -94,30 +94,56 @@ static int set_up_queues(struct port *port, struct packet_pool *pool, uint16_t q
 		if (rc >= 0)
 			rc = rte_eth_tx_queue_setup(port->id, q, transmit, socket, NULL);
 	}
-	port->receive_descriptors = port->copies ? 0 : (uint32_t)receive * queues;
 	port->transmit_descriptors = port->copies ? 0 : (uint32_t)transmit * queues;
 	return rc;
 }
 
+// A frame that is longer than a buffer takes several.
+static int want_mtu(const struct port *port, const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
+{
+	uint32_t frame = port->mtu + RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN;
+
+	if (port->mtu > info->max_mtu || port->mtu < info->min_mtu)
+		return -EMSGSIZE;
+	conf->rxmode.mtu = port->mtu;
+	if (frame <= RTE_MBUF_DEFAULT_DATAROOM)
+		return 0;
+	if ((info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0)
+		return -EMSGSIZE;
+	conf->rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
+	return 0;
+}
+
+// Neighbor discovery comes by multicast. A NIC that cannot take all of it takes everything.
+static int take_multicast(const struct port *port)
+{
+	return rte_eth_allmulticast_enable(port->id) == 0 ? 0 : rte_eth_promiscuous_enable(port->id);
+}
+
 static int configure(struct port *port, struct packet_pool *pool, const struct rte_eth_dev_info *info, uint16_t queues)
 {
+	uint32_t unheld = packet_pool_available(pool) + port->held;
 	struct rte_eth_conf conf = {0};
 	struct rte_ether_addr mac;
 	int rc;
 
 	port->copies = driver_copies(info->driver_name);
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS; // large packets, and pieces
+	if (port->mtu != 0 && (rc = want_mtu(port, info, &conf)) < 0)
+		return rc;
 	if (queues > 1) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf = our_rss(info);
 	}
 	if ((rc = rte_eth_dev_configure(port->id, queues, queues, &conf)) < 0 ||
 	    (rc = set_up_queues(port, pool, queues)) < 0 || (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 ||
-	    (rc = rte_eth_dev_start(port->id)) < 0)
+	    (rc = rte_eth_dev_start(port->id)) < 0 || (port->mtu != 0 && (rc = take_multicast(port)) < 0))
 		return rc;
 	memcpy(port->mac, mac.addr_bytes, sizeof(port->mac));
 	port->queues = queues;
 	port->buckets = queues > 1 ? info->reta_size : 1;
+	// Seen rather than reckoned: some drivers have two packets for each descriptor, some take one as it comes.
+	port->held = unheld - packet_pool_available(pool);
 	return 0;
 }
 
@@ -146,7 +172,7 @@ int port_use_one_queue(struct port *port, struct packet_pool *pool)
 	struct rte_eth_dev_info info;
 	int rc;
 
-	if (!port->device)
+	if (port->kind != PORT_DEVICE)
 		return -ENOTSUP;
 	rte_eth_dev_stop(port->id); // no harm where it does not run
 	rc = rte_eth_dev_info_get(port->id, &info);
@@ -158,9 +184,9 @@ int port_share_out(struct port *port, uint16_t buckets)
 	struct rte_eth_rss_reta_entry64 table[MOST_BUCKETS / RTE_ETH_RETA_GROUP_SIZE] = {0};
 	uint16_t groups = (uint16_t)(port->buckets / RTE_ETH_RETA_GROUP_SIZE);
 
-	for (uint16_t i = 0; !port->device && i < MEMORY_PORT_BUCKETS; i++)
+	for (uint16_t i = 0; port->kind == PORT_MEMORY && i < MEMORY_PORT_BUCKETS; i++)
 		port->queue_of[i] = (uint8_t)rss_bucket_queue(i, buckets, port->queues);
-	if (!port->device || port->queues == 1)
+	if (port->kind != PORT_DEVICE || port->queues == 1)
 		return 0;
 	if (groups == 0 || groups > RTE_DIM(table))
 		return -ENOTSUP; // no device that we know of
@@ -172,13 +198,14 @@ int port_share_out(struct port *port, uint16_t buckets)
 	return rte_eth_dev_rss_reta_update(port->id, table, port->buckets);
 }
 
-int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues)
+int port_open_device(struct port *port, const char *devargs, uint16_t index, struct packet_pool *pool, uint16_t queues,
+		     uint16_t mtu)
 {
 	int rc;
 
 	if (queues == 0 || queues > MAX_QUEUES)
 		return -EINVAL;
-	*port = (struct port){.device = true, .index = index};
+	*port = (struct port){.kind = PORT_DEVICE, .index = index, .mtu = mtu};
 	rc = device_name(devargs, port->name, sizeof(port->name));
 	if (rc < 0)
 		return rc;
@@ -188,10 +215,8 @@ int port_open_device(struct port *port, const char *devargs, uint16_t index, str
 	if (rc < 0)
 		return rc;
 	rc = rte_eth_dev_get_port_by_name(port->name, &port->id);
-	if (rc < 0) {
-		port->device = false;
+	if (rc < 0)
 		return rc;
-	}
 	rc = share(port, pool, queues);
 	if (rc < 0)
 		port_close(port);
@@ -211,7 +236,7 @@ int port_open_memory(struct port *port, const char *name, uint16_t index, uint16
 	if (queues == 0 || queues > MAX_QUEUES)
 		return -EINVAL;
 	// The node of a capture has the locally administered address of DESIGN 9.
-	*port = (struct port){.index = index, .mac = {2, 0, 0, 0, 0, 2}, .queues = queues};
+	*port = (struct port){.kind = PORT_MEMORY, .index = index, .mac = {2, 0, 0, 0, 0, 2}, .queues = queues};
 	port->buckets = queues > 1 ? MEMORY_PORT_BUCKETS : 1;
 	snprintf(port->name, sizeof(port->name), "%s", name);
 	for (uint16_t q = 0; q < queues; q++) {
@@ -227,9 +252,17 @@ int port_open_memory(struct port *port, const char *name, uint16_t index, uint16
 	return port_share_out(port, port->buckets);
 }
 
+void port_open_kernel_side(struct port *port, const char *name, uint16_t index, uint16_t nic, const int *files,
+			   uint16_t queues, struct packet_pool *pool)
+{
+	*port = (struct port){.kind = PORT_KERNEL_SIDE, .index = index, .nic = nic, .queues = queues, .buckets = 1};
+	snprintf(port->name, sizeof(port->name), "%s", name);
+	kernel_side_open(&port->kernel_side, files, queues, pool);
+}
+
 void port_close(struct port *port)
 {
-	if (port->device) {
+	if (port->kind == PORT_DEVICE) {
 		struct rte_eth_dev_info info;
 		struct rte_device *device = rte_eth_dev_info_get(port->id, &info) == 0 ? info.device : NULL;
 
@@ -238,7 +271,7 @@ void port_close(struct port *port)
 		if (device != NULL)
 			rte_dev_remove(device);
 	}
-	for (uint16_t q = 0; q < port->queues && !port->device; q++) {
+	for (uint16_t q = 0; q < port->queues && port->kind == PORT_MEMORY; q++) {
 		packet_ring_drain(port->arriving[q]);
 		packet_ring_drain(port->leaving[q]);
 	}
@@ -249,14 +282,17 @@ bool port_link_up(const struct port *port)
 {
 	struct rte_eth_link link;
 
-	return !port->device || (rte_eth_link_get_nowait(port->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
+	return port->kind != PORT_DEVICE || (rte_eth_link_get_nowait(port->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
 }
 
 uint64_t port_missed(const struct port *port)
 {
 	struct rte_eth_stats stats;
+	uint64_t refused = 0;
 
-	if (!port->device || rte_eth_stats_get(port->id, &stats) != 0)
-		return 0;
+	for (uint16_t q = 0; q < port->queues; q++)
+		refused += __atomic_load_n(&port->kernel_side.refused[q], __ATOMIC_RELAXED);
+	if (port->kind != PORT_DEVICE || rte_eth_stats_get(port->id, &stats) != 0)
+		return refused;
 	return stats.imissed + stats.rx_nombuf;
 }

@@ -20,7 +20,7 @@ uint32_t road_need(const struct dataplane_config *config, const struct packet_po
 	if (config->layout == LAYOUT_RSS)
 		need = workers * (workers + count) * BURST;
 	for (uint16_t i = 0; i < count; i++)
-		need += ports[i]->receive_descriptors + ports[i]->transmit_descriptors;
+		need += ports[i]->held + ports[i]->transmit_descriptors;
 	// The library lets a cache grow to one and a half times its size; the control thread has one too. A small pool
 	// has none, but one that is as large as it needs to be may.
 	if (pool->cache > 0 || need >= POOL_WITH_CACHE)
@@ -106,9 +106,23 @@ static int join_worker(struct dataplane *d, uint32_t i)
 	if (w->in == NULL || w->out == NULL)
 		return -ENOMEM;
 	d->steering.to_worker[i] = w->in;
-	d->muxing.from_worker[i] = w->out;
+	d->muxing.from[i] = w->out;
 	d->steering.freeing[d->steering.freeing_count++] = &w->stats;
 	return 0;
+}
+
+// What a kernel sends goes from steering to muxing at once.
+static int join_kernel(struct dataplane *d, struct port **ports)
+{
+	uint16_t sides = 0;
+
+	for (uint16_t i = 0; i < d->port_count; i++)
+		sides += ports[i]->kind == PORT_KERNEL_SIDE;
+	if (sides == 0)
+		return 0;
+	d->past = d->steering.to_muxing = join(d, "past", 0, d->config.ring_size, SINGLE);
+	d->muxing.from[d->muxing.source_count++] = d->past;
+	return d->past != NULL ? 0 : -ENOMEM;
 }
 
 static int create_stages(struct dataplane *d, struct port **ports, uint32_t spare)
@@ -125,13 +139,15 @@ static int create_stages(struct dataplane *d, struct port **ports, uint32_t spar
 	s->collector = d->collector;
 	s->state = &d->state;
 	s->port_count = d->port_count;
-	s->worker_count = d->muxing.worker_count = (uint16_t)d->config.workers;
+	s->worker_count = d->muxing.source_count = (uint16_t)d->config.workers;
 	for (uint16_t i = 0; i < d->port_count && rc == 0; i++) {
 		s->ports[i] = ports[i];
 		rc = receive_ring_create(&s->rings[i], d->config.ring_size);
 	}
 	for (uint32_t i = 0; i < d->config.workers && rc == 0; i++)
 		rc = join_worker(d, i);
+	if (rc == 0)
+		rc = join_kernel(d, ports);
 	s->freeing[s->freeing_count++] = &s->stats;
 	s->freeing[s->freeing_count++] = &d->muxing.stats;
 	// Two bursts per stage are on the road; what may wait in rings comes on top.
@@ -195,7 +211,7 @@ static int create_lanes(struct dataplane *d, struct port **ports, uint32_t spare
 
 	d->spread.buckets = ports[0]->buckets;
 	for (uint16_t i = 1; i < d->port_count; i++)
-		if (ports[i]->buckets < d->spread.buckets)
+		if (ports[i]->kind != PORT_KERNEL_SIDE && ports[i]->buckets < d->spread.buckets)
 			d->spread.buckets = ports[i]->buckets;
 	d->lanes = aligned_alloc(64, size);
 	if (d->lanes == NULL)
@@ -264,6 +280,7 @@ void road_free(struct dataplane *d)
 		packet_ring_drain(d->workers[i].out);
 		rte_free(d->tables[i]);
 	}
+	packet_ring_drain(d->past);
 	packet_ring_drain(d->own);
 	packet_ring_drain(d->collector);
 	rte_ring_free(d->trace);

@@ -27,6 +27,7 @@ struct dataplane {
 	struct next_hop *next_hops;  // [MAX_NEXT_HOPS]
 	uint64_t *path_mtus;         // [CONN_MAX_BACKENDS], written by workers (path_mtu.h)
 	struct egress egress[MAX_PORTS];
+	struct rte_ring *past;       // steering -> muxing: what a kernel sends; NULL: no port has a kernel's side
 	struct rte_ring *own;        // control thread -> steering; lanes have one each
 	struct rte_ring *collector;  // any stage -> control thread
 	struct rte_ring *trace;      // any stage -> control thread: records of trace.h; NULL: not asked for

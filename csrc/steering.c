@@ -1,5 +1,6 @@
 #include "steering.h"
 
+#include "punt.h"
 #include "trace.h"
 
 // Packets of the pool that are neither on the road nor promised to a ring.
@@ -70,6 +71,8 @@ static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
 	uint16_t sizes[MAX_WORKERS] = {0};
 	const struct state *state = state_acquire(s->state);
 
+	for (uint16_t i = 0; i < n; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
 	for (uint16_t i = 0; i < n; i++) {
 		uint32_t worker = worker_of(s, state, burst[i]);
 
@@ -85,6 +88,17 @@ static void hand_over(struct steering *s, struct rte_mbuf **burst, uint16_t n)
 			spill(s, groups[w][taken]);
 	}
 	hand_over_held(s);
+}
+
+// What the kernel sends goes past the workers.
+static void hand_past(struct steering *s, const struct port *side, struct rte_mbuf **burst, uint16_t n)
+{
+	unsigned int taken;
+
+	punt_back(side, burst, n);
+	taken = rte_ring_sp_enqueue_burst(s->to_muxing, (void *const *)burst, n, NULL);
+	for (; taken < n; taken++)
+		packet_end(&s->stats, s->collector, burst[taken], REASON_muxing_full);
 }
 
 // Packets of our own enter the first port's receive ring like received ones.
@@ -123,9 +137,10 @@ uint32_t steering_turn(struct steering *s)
 		if (s->stats.trace != NULL)
 			number(s, ring, fresh);
 		n = receive_ring_peek(ring, burst, BURST);
-		for (uint16_t k = 0; k < n; k++)
-			rte_prefetch0(rte_pktmbuf_mtod(burst[k], void *));
-		hand_over(s, burst, n);
+		if (s->ports[i]->kind == PORT_KERNEL_SIDE)
+			hand_past(s, s->ports[i], burst, n);
+		else
+			hand_over(s, burst, n);
 		receive_ring_done(ring, n);
 		handled += n;
 	}

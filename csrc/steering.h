@@ -14,6 +14,7 @@ struct steering {
 	struct port *ports[MAX_PORTS];
 	uint16_t port_count;
 	uint16_t worker_count;
+	struct rte_ring *to_muxing;               // what a kernel sends; NULL: no port has a kernel's side
 	uint16_t next_worker;                     // where the round robin of spilled packets goes on
 	struct rte_ring *to_worker[MAX_WORKERS];
 	struct rte_ring *own;                     // packets of our own making, to be put on the road

@@ -2,6 +2,7 @@
 
 #include "job.h"
 #include "muxing.h"
+#include "punt.h"
 
 enum {
 	ANSWERS_PER_SECOND = 1000, // of each kind
@@ -12,7 +13,7 @@ enum {
 
 void worker_end(struct worker *w, struct rte_mbuf *m, enum reason reason)
 {
-	if (reason != REASON_echo_answered && reason != REASON_too_big_answered)
+	if ((packet_note(m)->flags & PACKET_ASIDE) == 0)
 		packet_end(&w->stats, w->collector, m, reason);
 }
 
@@ -48,6 +49,8 @@ void worker_tick(struct worker *w, uint32_t now)
 	w->now = now;
 	w->echoes_left = ANSWERS_PER_SECOND;
 	w->errors_left = ANSWERS_PER_SECOND;
+	w->punts_left = PUNTS_PER_SECOND;
+	w->routing_punts_left = ROUTING_PUNTS_PER_SECOND;
 	w->sweep_left = w->table.bucket_count / SWEEP_SECONDS + 1;
 }
 

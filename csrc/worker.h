@@ -22,6 +22,7 @@ struct egress {
 	uint16_t mtu; // of the outer IP packet
 	bool punts;   // a kernel has the packets that are not for a vip
 	bool unfinished; // what comes in by it may have checksums left to a NIC (checksum.h)
+	uint16_t kernel_side; // the port by which the kernel gets them (punt.h); 0: none, it sees them by itself
 } __attribute__((aligned(16)));
 
 // Everything here is written by the worker's own lcore, but for `flush`.
@@ -47,8 +48,10 @@ struct worker {
 	uint32_t fragment_id;        // next outer IPv6 fragment id, likewise
 	uint32_t echoes_left;        // of this second; apart from the errors, so that a flood of pings stops no error
 	uint32_t errors_left;
+	uint32_t punts_left;         // likewise, to the kernel's side of a port
+	uint32_t routing_punts_left;
 	uint16_t answer_count;
-	struct rte_mbuf *answers[BURST]; // of this turn, to be sent back (answer.h)
+	struct rte_mbuf *answers[BURST]; // of this turn, to be sent back (answer.h) or to the kernel (punt.h)
 	uint32_t flush_at; // bucket where the flush under way goes on
 	uint32_t flush; // backend + 1 to be forgotten: set by a control thread, cleared by the worker
 } __attribute__((aligned(64)));

@@ -111,15 +111,15 @@ def table_bytes(uint32_t entries):
 
 
 cdef class PacketPool:
-    """The shared pool of `size` packet buffers of 2 KB."""
+    """The shared pool of `size` packet buffers of 2 KB, in the memory of a NUMA node where `socket` says one."""
 
     cdef c.packet_pool *handle
     cdef object users  # what must be closed before
 
-    def __cinit__(self, str name, uint32_t size):
+    def __cinit__(self, str name, uint32_t size, int socket=c.ANY_SOCKET):
         cdef int error = 0
         self.users = weakref.WeakSet()
-        self.handle = c.pool_new(name.encode(), size, &error)
+        self.handle = c.pool_new(name.encode(), size, socket, &error)
         check(error, f"create a packet pool of {size} packets")
 
     cdef c.packet_pool *get(self) except NULL:
@@ -165,7 +165,8 @@ cdef class PacketPool:
 
 @cython.no_gc_clear  # __dealloc__ needs what it refers to
 cdef class Port:
-    """A NIC port: `Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index, pool)` without a NIC."""
+    """`Port.device(devargs, index, pool)` over DPDK, `Port.memory(name, index, pool)` without a NIC, or the
+    `Port.kernel_side(...)` of another port."""
 
     cdef c.port *handle
     cdef object __weakref__
@@ -174,10 +175,11 @@ cdef class Port:
     cdef readonly str name
 
     @staticmethod
-    def device(str devargs, uint16_t index, PacketPool pool not None, uint16_t queues=1):
+    def device(str devargs, uint16_t index, PacketPool pool not None, uint16_t queues=1, uint16_t mtu=0):
         """Create and start the DPDK device `devargs`; its packets come from `pool`.
 
-        It has as many `queues` each way, or one when it `lacks` something.
+        It has as many `queues` each way, or one when it `lacks` something. `mtu`: of a NIC that nobody else sets up;
+        DataplaneError (EMSGSIZE) when it takes no such frames.
         """
         cdef Port self = Port.__new__(Port)
         cdef int error = 0
@@ -185,7 +187,7 @@ cdef class Port:
         cdef char *text = encoded
         cdef c.packet_pool *handle = pool.get()
         with nogil:
-            self.handle = c.port_new_device(text, index, handle, queues, &error)
+            self.handle = c.port_new_device(text, index, handle, queues, mtu, &error)
         check(error, f"open port {devargs}")
         self._opened(pool, devargs.split(",")[0])
         return self
@@ -197,6 +199,23 @@ cdef class Port:
         cdef int error = 0
         self.handle = c.port_new_memory(name.encode(), index, queues, &error)
         check(error, f"open memory port {name}")
+        self._opened(pool, name)
+        return self
+
+    @staticmethod
+    def kernel_side(str name, uint16_t index, uint16_t nic, PacketPool pool not None, list files not None):
+        """The kernel's interface `name` beside the port of index `nic`, of a file for each queue.
+
+        One read of a file is a frame that the kernel sends, one write a frame that it gets. They do not block, and
+        whoever opened them closes them, after the port.
+        """
+        cdef Port self = Port.__new__(Port)
+        cdef array.array numbers = array.array("i", files)
+        cdef int error = 0
+        self.handle = c.port_new_kernel_side(
+            name.encode(), index, nic, numbers.data.as_ints, len(files), pool.get(), &error
+        )
+        check(error, f"open the kernel's side {name}")
         self._opened(pool, name)
         return self
 
@@ -246,7 +265,7 @@ cdef class Port:
 
     @property
     def missed(self):
-        """Packets the device dropped since nobody took them in time."""
+        """Packets the device dropped since nobody took them in time; of a kernel's side those the kernel refused."""
         self.get()
         return self.facts().missed
 

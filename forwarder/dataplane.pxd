@@ -9,6 +9,7 @@ cdef extern from "stdbool.h":
 
 cdef extern from "dataplane.h" nogil:
     enum:
+        ANY_SOCKET
         CHURN_NO_VIP
         MOST_HEADROOM
         NO_BACKEND
@@ -169,15 +170,18 @@ cdef extern from "dataplane.h" nogil:
                        uint32_t backend_count, const cluster_spec *cluster, int *error)
     void state_free(state *s)
 
-    packet_pool *pool_new(const char *name, uint32_t size, int *error)
+    packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error)
     void pool_delete(packet_pool *pool)
     uint32_t pool_size(const packet_pool *pool)
     uint32_t pool_available(const packet_pool *pool)
     uint32_t pool_missing(const packet_pool *pool)
     void pool_pieces(const packet_pool *pool, uint32_t *size, uint32_t *available)
 
-    port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, uint16_t queues, int *error)
+    port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, uint16_t queues, uint16_t mtu,
+                          int *error)
     port *port_new_memory(const char *name, uint16_t index, uint16_t queues, int *error)
+    port *port_new_kernel_side(const char *name, uint16_t index, uint16_t nic, const int *files, uint16_t queues,
+                               packet_pool *pool, int *error)
     int port_narrow(port *p, packet_pool *pool)
     void port_delete(port *p)
     void port_describe(const port *p, port_facts *facts)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from forwarder import _dataplane
+from forwarder import _dataplane, pci
 from forwarder.hugepages import Hugepages
 from forwarder.settings import Refused, Settings
 
@@ -14,6 +14,8 @@ PIECE_BYTES = 768  # a fragment's headers and two references to the packet that 
 PACKETS_PER_PIECE = 4  # as csrc/packet_pool.h has it
 PAGE_BYTES = 4096  # in ordinary memory a packet never crosses a page, so it takes one
 MEMINFO = Path("/proc/meminfo")
+PCI_ON_DEMAND = ["-a", "0000:00:00.0"]
+"""Allow a device that is no NIC: else DPDK takes every NIC it can have. Ports are opened by their addresses later."""
 
 
 def needed_megabytes(packet_pool: int, hugepages: bool, table_bytes: int = 0) -> int:
@@ -63,8 +65,8 @@ def check_cpus(cpus: Sequence[int], usable: set[int]) -> None:
 
 def _check(settings: Settings, usable: set[int], megabytes: int) -> None:
     check_cpus(settings.worker_cpus if settings.steering == "rss" else settings.cpus, usable)
-    if any(port.driver == "af_packet" for port in settings.ports) and os.geteuid() != 0:
-        raise Refused("a port on a kernel interface needs root (raw sockets): start the node as root.")
+    if any(port.driver != "vdev" for port in settings.ports) and os.geteuid() != 0:
+        raise Refused("a port on a NIC needs root (raw sockets, PCI): start the node as root.")
     if not settings.hugepages:
         return
     if os.geteuid() != 0:
@@ -76,6 +78,13 @@ def _check(settings: Settings, usable: set[int], megabytes: int) -> None:
             f"`sysctl -w vm.nr_hugepages={pages.wanted(megabytes)}`, or write `hugepages: false` in the "
             "forwarder section to use ordinary memory."
         )
+
+
+def _memory(megabytes: int, node: int | None) -> list[str]:
+    """All of it from one NUMA node, where one is given."""
+    if node is None:
+        return ["-m", str(megabytes)]
+    return ["--socket-mem", ",".join(["0"] * node + [str(megabytes)])]
 
 
 def control_cpus(own: set[int], stages: Sequence[int]) -> set[int]:
@@ -93,7 +102,9 @@ def start(settings: Settings, new_hugepage_bytes: int = 0) -> list[int]:
     megabytes = needed_megabytes(settings.packet_pool, settings.hugepages)
     spinning = settings.worker_cpus if settings.steering == "rss" else settings.cpus
     _check(settings, usable, megabytes + new_hugepage_bytes // MEGABYTE)
-    arguments = ["--no-pci", "--no-telemetry", "-m", str(megabytes), "--log-level", "lib.eal:warning"]
+    arguments = ["--no-telemetry", "--log-level", "lib.eal:warning"]
+    arguments += PCI_ON_DEMAND if any(port.driver == "pci" for port in settings.ports) else ["--no-pci"]
+    arguments += _memory(megabytes, pci.numa_node(settings.ports))
     arguments += ["--lcores", _lcores(settings.cpus, own, usable)]
     arguments += ["--in-memory"] if settings.hugepages else ["--no-huge", "--no-shconf"]
     try:

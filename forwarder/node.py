@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from forwarder import environment, layout
+from forwarder import environment, layout, pci
 from forwarder._dataplane import FATE_KINDS, REASONS, STEERING_SEED, Dataplane, PacketPool, cleanup
 from forwarder.canary import Canary
 from forwarder.control import Handler, Request, RequestRefused, flow_of
@@ -17,10 +17,12 @@ from forwarder.forwarding import Forwarding
 from forwarder.kept_tables import KeptTables
 from forwarder.neighbors import Neighbors
 from forwarder.next_hops import NextHops
-from forwarder.ports import interface_index, link_up, open_ports
-from forwarder.settings import Refused, Settings
+from forwarder.ports import interface_index, link_up, open_ports, open_taps
+from forwarder.settings import PortSettings, Refused, Settings
+from forwarder.taps import Tap
 
 WEIGH_PERIOD = 1.0  # seconds between looks at the load bounds
+LINK_PERIOD = 0.5  # seconds between looks at the links that taps follow
 REAP_PERIOD = 2.0  # seconds between looks whether removed backends have lost their last flow
 
 log = structlog.get_logger()
@@ -31,16 +33,20 @@ class Node:
 
     def __init__(self, settings: Settings, run_dir: Path) -> None:
         self._settings = settings
-        interfaces = [interface_index(port) for port in settings.ports]
         self._kept = KeptTables(run_dir, settings)
+        self._taps: list[Tap | None] = []
         try:
-            lcores = self._open()
+            interfaces = [self._interface(port) for port in settings.ports]
+            with pci.near(pci.numa_node(settings.ports)):
+                lcores = self._open()
         except Refused:
             self._kept.give_up()
+            self._close_taps()
             raise
         for index, port in enumerate(settings.ports):
-            # A kernel may stand behind any of them; only that of an interface has what is not ours.
-            self._dataplane.set_port(index, port.mtu, punts=interfaces[index] is not None, unfinished=True)
+            # A kernel may be at the other end of any wire but that of a real NIC, and leave checksums to it.
+            unfinished = port.driver != "pci"
+            self._dataplane.set_port(index, port.mtu, punts=interfaces[index] is not None, unfinished=unfinished)
         self._hops = NextHops(settings.ports, interfaces)
         self._forwarding = Forwarding(
             self._dataplane, self._hops, settings.sources, settings.node, self._kept.ids, self._kept.note
@@ -54,13 +60,24 @@ class Node:
         self._kept.take_over(self._dataplane)
         self._dataplane.start(lcores)
 
+    def _interface(self, port: PortSettings) -> int | None:
+        """The kernel's interface that has what is not ours: the port itself, or a tap beside it, which is made."""
+        tap = Tap(port.tap) if port.tap else None
+        self._taps.append(tap)
+        return tap.index if tap else interface_index(port)
+
+    def _close_taps(self) -> None:
+        for tap in filter(None, self._taps):
+            tap.close()
+
     def _open(self) -> list[int]:
         """DPDK, pool, ports and data plane; returns the lcores to run on. Raises Refused."""
         settings = self._settings
         usable = environment.usable_cpus(settings.cpus)
         lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
-            self._pool = PacketPool("packet_pool", settings.packet_pool)
+            node = pci.numa_node(settings.ports)
+            self._pool = PacketPool("packet_pool", settings.packet_pool, *([] if node is None else [node]))
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
         self._ports = open_ports(settings.ports, self._pool, layout.queues(settings))
@@ -71,11 +88,12 @@ class Node:
         if self._layout.instead is not None:
             log.warning("another layout than asked for", reason=self._layout.instead)
         environment.check_cpus(self._layout.cpus, usable)
+        self._tap_ports = open_taps(settings.ports, self._ports, self._taps, self._pool)
         tables = self._kept.open(self._layout.spread)
         try:
             self._dataplane = Dataplane(
                 self._pool,
-                self._ports,
+                [*self._ports, *self._tap_ports],
                 settings.hash_key,
                 workers=len(settings.worker_cpus),
                 ring_size=settings.ring_size,
@@ -104,16 +122,24 @@ class Node:
         }
 
     async def run(self) -> None:
-        """Follow the kernel, reap drained backends and weigh the others until cancelled."""
+        """Follow the kernel and the links, reap drained backends and weigh the others until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._neighbors.run())
             group.create_task(self._reap())
             group.create_task(self._weigh())
+            group.create_task(self._follow_links())
 
     async def _weigh(self) -> None:
         while True:
             await asyncio.sleep(WEIGH_PERIOD)
             self._dataplane.weigh()
+
+    async def _follow_links(self) -> None:
+        while any(self._taps):
+            for port, tap in zip(self._ports, self._taps, strict=True):
+                if tap is not None:
+                    tap.follow(port.link_up)
+            await asyncio.sleep(LINK_PERIOD)
 
     async def _reap(self) -> None:
         while True:
@@ -127,8 +153,9 @@ class Node:
         """Stop the stages and give everything back; says so when a packet is missing."""
         self._dataplane.close()
         self._kept.end()
-        for port in self._ports:
+        for port in [*self._tap_ports, *self._ports]:
             port.close()
+        self._close_taps()
         missing = self._pool.missing
         if missing:
             log.error("packets did not return to the pool", missing=missing)
@@ -188,7 +215,7 @@ class Node:
             "reasons": self._reasons(),
             "vips": vips,
             "backends": backends,
-            "ports": [self._port_stats(index) for index in range(len(self._ports))],
+            "ports": self._port_stats(),
             "held": self._dataplane.held,
             "pool": {"size": self._pool.size, "free": self._pool.available, "pieces": self._pool.pieces},
             "workers": [self._dataplane.worker(i) for i in range(len(self._settings.worker_cpus))],
@@ -213,15 +240,23 @@ class Node:
                 told[reason] = {"fate": fate, "kind": FATE_KINDS[fate], "packets": packets, "text": text}
         return told
 
-    def _port_stats(self, index: int) -> dict[str, Any]:
-        settings, port = self._settings.ports[index], self._ports[index]
-        return {
-            "device": settings.device,
-            **self._dataplane.rings(index),
-            "missed": port.missed,
-            "mac": port.mac.hex(":"),
-            "mtu": settings.mtu,
-        }
+    def _port_stats(self) -> list[dict[str, Any]]:
+        """Of the ports of the configuration, then of the taps beside some of them: in the order of their numbers."""
+        nics = list(zip(self._settings.ports, self._ports, strict=True))
+        rows = [(settings.device, port, port.mac, settings.mtu) for settings, port in nics]
+        beside = [(settings, nic) for settings, nic in nics if settings.tap]
+        for port, (settings, nic) in zip(self._tap_ports, beside, strict=True):
+            rows.append((port.name, port, nic.mac, settings.mtu))
+        return [
+            {
+                "device": device,
+                **self._dataplane.rings(index),
+                "missed": port.missed,
+                "mac": mac.hex(":"),
+                "mtu": mtu,
+            }
+            for index, (device, port, mac, mtu) in enumerate(rows)
+        ]
 
     async def canary(self, _: Request) -> dict[str, Any]:
         """Fly a canary by way of every worker."""

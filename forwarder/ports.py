@@ -1,15 +1,21 @@
-"""Ports from settings: a kernel interface under af_packet, or a DPDK virtual device by its own string."""
+"""Ports from settings: a kernel interface under af_packet, a NIC on PCI, or a DPDK virtual device by its own string.
+
+Beside a port that the kernel does not see stands a tap, as a port of its own behind all others.
+"""
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
 import struct
 from collections.abc import Sequence
 
+from forwarder import pci
 from forwarder._dataplane import DataplaneError, PacketPool, Port
 from forwarder.offloads import MERGING, interfaces, switched_on
 from forwarder.settings import PortSettings, Refused
+from forwarder.taps import Tap
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
@@ -24,6 +30,7 @@ FOR_US = struct.pack(
 )
 FRAME_BYTES = 2048  # one ring slot of the kernel; larger frames do not fit
 FRAMES = 2048
+ETHERNET_MTU = 1500
 
 
 def devargs(port: PortSettings, index: int) -> str:
@@ -37,7 +44,7 @@ def devargs(port: PortSettings, index: int) -> str:
 
 
 def interface_index(port: PortSettings) -> int | None:
-    """Index of the kernel interface behind the port, None when it has none. Raises Refused when it is missing."""
+    """Index of the kernel interface that the port is, None when it is none. Raises Refused when it is missing."""
     if port.driver != "af_packet":
         return None
     try:
@@ -95,20 +102,46 @@ def _refuse_merging(device: str) -> None:
         )
 
 
+def _own_mtu(port: PortSettings) -> int:
+    """What nobody but us sets at a NIC: at least what everybody may send."""
+    return max(port.mtu, ETHERNET_MTU) if port.driver == "pci" else 0
+
+
+def _why_not(port: PortSettings, error: DataplaneError) -> str:
+    if error.errno == errno.EMSGSIZE:
+        return f"port {port.device} takes no packets of {_own_mtu(port)} bytes: write a smaller mtu for it."
+    return f"port {port.device} could not be opened: {error}."
+
+
+def open_taps(
+    ports: Sequence[PortSettings], nics: Sequence[Port], taps: Sequence[Tap | None], pool: PacketPool
+) -> list[Port]:
+    """The ports of the taps, behind those of the NICs, each with the queues of its NIC. Raises Refused."""
+    opened: list[Port] = []
+    for settings, nic, tap in zip(ports, nics, taps, strict=True):
+        if tap is not None:
+            tap.open(nic.mac, settings.mtu, nic.queues)
+            index = len(nics) + len(opened)
+            opened.append(Port.kernel_side(tap.name, index, nics.index(nic), pool, tap.files))
+    return opened
+
+
 def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int = 1) -> list[Port]:
     """Open all ports, in order, with so many queues where they can. Raises Refused; then none stays open."""
     opened: list[Port] = []
     for port in ports:
         interface_index(port)
+        if port.driver == "pci":
+            pci.check(port.device)
         for device in interfaces(port):
             _refuse_merging(device)
     for index, port in enumerate(ports):
         before = _packet_sockets()
         try:
-            opened.append(Port.device(devargs(port, index), index, pool, queues))
+            opened.append(Port.device(devargs(port, index), index, pool, queues, _own_mtu(port)))
         except DataplaneError as error:
             for done in opened:
                 done.close()
-            raise Refused(f"port {port.device} could not be opened: {error}.") from error
+            raise Refused(_why_not(port, error)) from error
         _receive_only_ours(_packet_sockets() - before)
     return opened

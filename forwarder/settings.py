@@ -17,13 +17,17 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PortSettings:
-    """One NIC port; `gateways` and `mac` override what the kernel knows of routes and neighbors."""
+    """One NIC port; `gateways` and `mac` override what the kernel knows of routes and neighbors.
+
+    `tap`: the kernel's interface beside a port that the kernel does not see.
+    """
 
     device: str
     driver: str
     mtu: int
     gateways: dict[int, Address]
     mac: bytes | None
+    tap: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ def _port(raw: dict[str, Any]) -> PortSettings:
         mtu=int(raw["mtu"]),
         gateways=_by_version(gateway),
         mac=bytes.fromhex(mac.replace(":", "")) if mac else None,
+        tap=raw.get("tap"),
     )
 
 

@@ -44,4 +44,5 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
 def _devices(config: Config | None) -> list[str]:
     """As DPDK names them: a virtual device after its driver, such as net_pcap0."""
     ports = parse(config.forwarder_settings()).ports if config else ()
-    return sorted({"net_af_packet" if port.driver == "af_packet" else port.device.split(",")[0] for port in ports})
+    virtual = {port.device.split(",")[0] for port in ports if port.driver == "vdev"}
+    return sorted(virtual | {"net_af_packet" for port in ports if port.driver == "af_packet"})

@@ -11,6 +11,7 @@ from controller.doctor.interfaces import of_ports
 from controller.doctor.machine import Machine
 from controller.machine import capabilities, lacking
 from controller.model import check_keys
+from forwarder.settings import parse
 
 BESIDE_PROBES = 256
 """Files and sockets that a controller has open for other things, with room to spare."""
@@ -36,7 +37,8 @@ def _rights(status: str, config: Config | None) -> Iterator[Finding]:
     is_root = re.search(r"^Uid:\s+\d+\s+0\b", status, re.MULTILINE) is not None
     if config and config.forwarder.hugepages and not is_root:
         reasons.append("hugepages need root")
-    if config and of_ports(config) and (missing := lacking(capabilities(status))):
+    kernels = config and (of_ports(config) or any(port.tap for port in parse(config.forwarder_settings()).ports))
+    if kernels and (missing := lacking(capabilities(status))):
         reasons.append(f"packets on interfaces need {' and '.join(missing)}")
     if reasons:
         why = "maglev run from this shell does not start a node"

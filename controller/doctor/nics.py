@@ -9,9 +9,8 @@ from controller.doctor.finding import Finding, error, ok, warning
 from controller.doctor.iommu import VFIO
 from controller.doctor.machine import Machine
 from controller.doctor.pci import DEVICES, Nic, nic_at, nics
+from forwarder.pci import FOR_PROGRAMS
 
-FOR_PROGRAMS = (VFIO, "uio_pci_generic", "igb_uio", "uio_hv_generic")
-"""Drivers of the kernel that hand a device to a program."""
 BRIDGE = 0x06
 
 

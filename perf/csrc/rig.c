@@ -12,7 +12,7 @@
 static int make_pool(struct rig *r, const struct rig_config *config)
 {
 	if (!config->cold)
-		return packet_pool_create(&r->pool, config->name, config->packets);
+		return packet_pool_create(&r->pool, config->name, config->packets, SOCKET_ID_ANY);
 	r->pool.size = config->packets;
 	r->pool.mempool = rte_pktmbuf_pool_create(config->name, config->packets, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
 						  (int)rte_socket_id());

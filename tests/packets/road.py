@@ -7,8 +7,10 @@ run (DESIGN 4): conservation, the laws of the ring pointers, and the packet pool
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from mmap import mmap
@@ -81,12 +83,57 @@ class Kept:
         return copy
 
 
+class KernelEnd:
+    """The kernel at its interface beside a port: what a tap's files do, sockets do as well, a frame at a time."""
+
+    def __init__(self, name: str, nic: int, queues: int) -> None:
+        self.name = name
+        self.nic = nic
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(queues)]
+        self.ends = [kernel for kernel, _ in pairs]
+        self._ours = [ours for _, ours in pairs]
+        for end in self.ends + self._ours:
+            end.setblocking(False)
+        self._got: list[bytes] = []
+        self._total = 0
+
+    def files(self) -> list[int]:
+        return [ours.fileno() for ours in self._ours]
+
+    def drain(self) -> None:
+        """Take what has come, before there is no more room."""
+        for end in self.ends:
+            with suppress(BlockingIOError):
+                while frame := end.recv(65536):
+                    self._got.append(frame)
+                    self._total += 1
+
+    def take(self) -> list[bytes]:
+        self.drain()
+        got, self._got = self._got, []
+        return got
+
+    def total(self) -> int:
+        self.drain()
+        return self._total
+
+    def go_down(self) -> None:
+        """Take nothing any more."""
+        self.drain()
+        for end in self.ends:
+            end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        for end in self.ends + self._ours:
+            end.close()
+
+
 class Road:
     """One data plane over memory ports; `view` is what a kernel would know of routes and neighbors.
 
     `node` and `sources`, its name and tunnel sources by IP version, tell several nodes in one test apart.
     With `kept` it goes on, at clock `now`, with the tables of a road before. In layout rss its ports have a queue for
-    each worker, and spread frames over them as a NIC does.
+    each worker, and spread frames over them as a NIC does. The kernel has an interface `beside` some of them.
     """
 
     def __init__(
@@ -108,6 +155,7 @@ class Road:
         node: str = "lb1",
         sources: Mapping[int, str] | None = None,
         layout: str = "software",
+        beside: Sequence[int] = (),
     ) -> None:
         settings = ports or [port_settings(mtu)]
         addresses = {4: TUNNEL, 6: TUNNEL6} if sources is None else sources
@@ -122,6 +170,9 @@ class Road:
         self.pool = PacketPool(f"{node}_pool", pool)
         queues = workers if layout == "rss" else 1
         self.ports = [Port.memory(f"{node}_port{i}", i, self.pool, queues) for i in range(len(settings))]
+        self.kernels = [KernelEnd(f"{node}_tap{nic}", nic, queues) for nic in beside]
+        for kernel in self.kernels:
+            self.ports.append(Port.kernel_side(kernel.name, len(self.ports), kernel.nic, self.pool, kernel.files()))
         self.dataplane = Dataplane(
             self.pool,
             self.ports,
@@ -136,7 +187,7 @@ class Road:
             layout=layout,
         )
         for index, port in enumerate(settings):
-            self.dataplane.set_port(index, port.mtu, punts)
+            self.dataplane.set_port(index, port.mtu, punts or index in beside)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
         own = {version: ip_address(address) for version, address in addresses.items()}
@@ -183,18 +234,32 @@ class Road:
 
     def send_by_port(self, frames: Iterable[bytes], port: int = 0) -> list[list[bytes]]:
         """Send frames through the road, stepped by hand; returns what came out of each port."""
-        out: list[list[bytes]] = [[] for _ in self.ports]
+        out: list[list[bytes]] = [[] for _ in self.taken]
         waiting = [bytes(frame) for frame in frames]
         for at in range(0, len(waiting), AT_ONCE):
             batch = waiting[at : at + AT_ONCE]
             assert self.give(batch, port) == len(batch)
             self.step()
-            for index in range(len(self.ports)):
+            for index in range(len(self.taken)):
                 out[index] += self.take(index)
+            for kernel in self.kernels:
+                kernel.drain()
         return out
 
     def send(self, *frames: bytes) -> list[bytes]:
         return self.send_by_port(frames)[0]
+
+    def kernel_sends(self, *frames: bytes, tap: int = 0, queue: int = 0) -> None:
+        """Let the kernel send frames by its interface, at most AT_ONCE."""
+        for frame in frames:
+            self.kernels[tap].ends[queue].send(frame)
+        self.given += len(frames)
+        wait_until(lambda: self.step() or self.dataplane.received == self.given, "the kernel's frames have come")
+        self.step()
+
+    def kernel_got(self, tap: int = 0) -> list[bytes]:
+        """What the kernel has got by its interface since the last call."""
+        return self.kernels[tap].take()
 
     def outwait_fragments(self) -> None:
         """Let the clock go on until no fragment waits for its first one."""
@@ -277,14 +342,18 @@ class Road:
         else:
             self.step()
             self.outwait_fragments()
-        for index in range(len(self.ports)):
+        for index in range(len(self.taken)):
             self.take(index)
         self.dataplane.step(self.now)  # recycles what was taken
         fates = self.dataplane.fates()
         leaving = sum(n for fate, n in fates.items() if FATE_KINDS[fate] in ("forwarded", "answered"))
+        leaving += fates["from_kernel"]
         assert self.dataplane.received == self.given
         assert self.dataplane.received == sum(fates.values()), fates
         assert sum(self.taken) == leaving + self.dataplane.pieces, (self.taken, fates)
+        if self.kernels:
+            refused = sum(port.missed for port in self.ports[len(self.taken) :])
+            assert sum(kernel.total() for kernel in self.kernels) + refused == fates["punt"]
         self.assert_laws()
         for index in range(len(self.ports)):
             rings = self.dataplane.rings(index)
@@ -296,6 +365,8 @@ class Road:
         self.dataplane.close()
         for port in self.ports:
             port.close()
+        for kernel in self.kernels:
+            kernel.close()
         missing = self.pool.missing
         self.pool.close()
         assert missing == 0, "packets or pieces did not return to the pool"

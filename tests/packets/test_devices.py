@@ -120,7 +120,7 @@ def refusal(size: int, workers: int, device: str | None) -> str | None:
         (8 * BURST - 1, 2, None, 8 * BURST),
         (1024, 1, None, 6 * BURST + 4 * 384),  # and four caches of 256 that may hold half as much again
         (6 * BURST + 4 * 384 - 1, 1, None, 6 * BURST + 4 * 384),
-        (500, 1, "net_ring2", 6 * BURST + 4 * 384 + 1024),  # and what the device's descriptors hold
+        (500, 1, "net_ring2", 6 * BURST + 512),  # and what the device may have to send
     ],
 )
 def test_a_pool_that_is_too_small_is_refused_with_the_sum(

@@ -111,6 +111,8 @@ CAPTURE = [
 # Fates that no capture reaches, and why. They are reached in test_reasons.py, on roads that are not so well off.
 OUT_OF_REACH = {
     "punt": "there is no kernel behind a capture: what is not ours is not_vip",
+    "punt_suppressed": "there is no kernel behind a capture: what is not ours is not_vip",
+    "from_kernel": "there is no kernel behind a capture",
     "no_neighbor": "no kernel is asked: the next hop's MAC is the configuration's or a fixed one",
     "ring_full": "every packet gets through before the next one comes",
     "transmit_full": "every packet gets through before the next one comes",

@@ -43,6 +43,7 @@ MakeRoad = Callable[..., Road]
 Reach = Callable[[MakeRoad], list[End]]
 
 PER_SECOND = 1000  # answers of one worker, of each kind
+ROUTING_PER_SECOND = 10000  # frames of one worker to the kernel that routing needs
 FAR_CLIENT = "198.51.100.4"  # whose fragments are the other node's
 CLUSTER = WORLD | {"cluster": {"lb1": TUNNEL, "lb2": "10.0.2.6"}}
 ONE = state({"b1": "10.0.3.2"}, vip("www", VIP, ["b1"]))
@@ -214,6 +215,12 @@ def report(mtu: int) -> Packet:
     return IP(src=ELSEWHERE, dst=TUNNEL) / ICMP(type=3, code=4, nexthopmtu=mtu) / quote
 
 
+def from_kernel(make_road: MakeRoad) -> list[End]:
+    road = traced(make_road, beside=[0])
+    road.kernel_sends(bytes(ether(tcp(ELSEWHERE))))
+    return ends(road)
+
+
 def too_big_buffers(make_road: MakeRoad) -> list[End]:
     """Pieces that nobody takes from the port keep their buffers."""
     road = traced(make_road, pool=384, ring_size=128)
@@ -260,6 +267,8 @@ WAYS: dict[str, Way] = {
     "too_big_answered": Way(sent(big()), "www", "web1"),
     "punt_not_ip": Way(sent(ARP(pdst=VIP), punts=True)),
     "punt_address": Way(sent(tcp(ELSEWHERE), punts=True)),
+    "punt_rate": Way(sent(*[bytes(ether(ARP(pdst=ELSEWHERE)))] * (ROUTING_PER_SECOND + 1), beside=[0], pool=16384)),
+    "from_kernel": Way(from_kernel),
     "not_ip": Way(sent(ARP(pdst=VIP))),
     "other_address": Way(sent(tcp(ELSEWHERE))),
     "other_port": Way(sent(tcp(dport=81))),

@@ -226,6 +226,7 @@ def test_forwarder_settings_are_plain_json_without_what_a_reload_may_change() ->
                 "driver": "af_packet",
                 "gateway": {"ipv4": "10.0.2.1", "ipv6": None, "mac": None},
                 "mtu": 1500,
+                "tap": None,
             }
         ],
         "steering": "software",

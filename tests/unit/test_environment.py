@@ -30,6 +30,7 @@ SETTINGS = Settings(
     fingerprint="",
 )
 ON_A_NIC = (PortSettings("eth1", "af_packet", 1500, {}, None),)
+PCI_PORT = PortSettings("0000:3b:00.0", "pci", 1500, {}, None, "maglev0")
 
 
 def meminfo(free: int, kilobytes: int = 2048) -> str:
@@ -152,6 +153,22 @@ def test_no_pci_device_is_touched_and_no_file_is_left(machine: Machine) -> None:
     environment.start(replace(SETTINGS, hugepages=True))
     assert "--in-memory" in machine.arguments
     assert "--no-huge" not in machine.arguments
+
+
+def test_a_port_on_pci_lets_dpdk_see_the_bus_and_take_nothing_by_itself(machine: Machine) -> None:
+    environment.start(replace(SETTINGS, hugepages=True, ports=(PCI_PORT,)))
+    assert machine.arguments is not None
+    assert "--no-pci" not in machine.arguments
+    assert machine.option("-a") == "0000:00:00.0"
+    assert machine.option("-m"), "with one NUMA node it does not matter where"
+
+
+def test_memory_is_taken_from_the_numa_node_of_the_nic(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.pci, "numa_node", lambda ports: 1)
+    environment.start(replace(SETTINGS, hugepages=True, ports=(PCI_PORT,)))
+    assert machine.arguments is not None
+    assert "-m" not in machine.arguments
+    assert machine.option("--socket-mem") == f"0,{needed_megabytes(16384, hugepages=True)}"
 
 
 def test_isolated_cpus_are_asked_for_and_only_stages_go_there(machine: Machine) -> None:

@@ -23,6 +23,14 @@ def test_missing_rights_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert obstacle(loads(LO)) is None
 
 
+@pytest.mark.parametrize("port", ["device: 0000:3b:00.0", "device: net_null0\n      driver: vdev"])
+def test_a_port_with_a_tap_needs_the_same(monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    monkeypatch.setattr(machine, "_effective", lambda: 0)
+    config = loads(GOOD.replace("device: eth1\n      driver: auto", port).replace("mtu: 1500", "tap: maglev0"))
+    device = config.forwarder.ports[0].device
+    assert obstacle(config) == f"packets on {device} need CAP_NET_ADMIN and CAP_NET_RAW: run it as root"
+
+
 def test_a_vdev_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_effective", lambda: 0)
     assert obstacle(loads(GOOD.replace("device: eth1", "device: net_null0"))) is None
