@@ -9,6 +9,9 @@ from typing import Any
 STALL_SECONDS = 1.0
 """An lcore whose loop counter stands still this long is sick; idle ones turn too."""
 
+LONGEST_LOOK = 0.5
+"""Two looks at an lcore that lie further apart tell of so many seconds of it."""
+
 SILENCE_SECONDS = 2.0
 """A forwarder that answers no ping this long is sick. The first silence already withdraws."""
 
@@ -65,18 +68,25 @@ def judge(stalled: Sequence[str], ports: Sequence[Mapping[str, Any]], canary: Ca
 
 @dataclass(slots=True)
 class Turns:
-    """When the loop counter of each lcore was last seen to move."""
+    """The loop counter of each lcore, and for how long it was seen to stand still."""
 
-    _moved: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
+    _looked: float = 0.0
 
     def stalled(self, lcores: Sequence[Mapping[str, Any]], now: float) -> list[str]:
-        """Names of the lcores that have not moved for STALL_SECONDS, given what a ping at `now` said."""
+        """Names of the lcores that have not moved for STALL_SECONDS, given what a ping at `now` said.
+
+        A long time between two looks counts as a short one: who stood still then was this process, and perhaps all of
+        the machine with it, and an lcore must have had the time to go on.
+        """
+        passed = min(now - self._looked, LONGEST_LOOK)
+        self._looked = now
         result = []
         for lcore in lcores:
             name = f"{lcore['stage']} {lcore['index']}"
-            turns, since = self._moved.get(name, (None, now))
-            if turns != lcore["turns"]:
-                self._moved[name] = (lcore["turns"], now)
-            elif now - since >= STALL_SECONDS:
+            turns, still = self._seen.get(name, (None, 0.0))
+            still = still + passed if turns == lcore["turns"] else 0.0
+            self._seen[name] = (lcore["turns"], still)
+            if still >= STALL_SECONDS:
                 result.append(name)
         return result

@@ -101,17 +101,25 @@ static int set_up_queues(struct port *port, struct packet_pool *pool, uint16_t q
 // A frame that is longer than a buffer takes several.
 static int want_mtu(const struct port *port, const struct rte_eth_dev_info *info, struct rte_eth_conf *conf)
 {
-	uint32_t frame = port->mtu + RTE_ETHER_HDR_LEN + 2 * RTE_VLAN_HLEN + RTE_ETHER_CRC_LEN;
+	uint32_t frame = (uint32_t)port->mtu + RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 
-	if (port->mtu > info->max_mtu || port->mtu < info->min_mtu)
+	if (port->mtu > info->max_mtu || frame > info->max_rx_pktlen)
 		return -EMSGSIZE;
 	conf->rxmode.mtu = port->mtu;
-	if (frame <= RTE_MBUF_DEFAULT_DATAROOM)
+	if (frame + 2 * RTE_VLAN_HLEN <= RTE_MBUF_DEFAULT_DATAROOM)
 		return 0;
 	if ((info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER) == 0)
 		return -EMSGSIZE;
 	conf->rxmode.offloads |= RTE_ETH_RX_OFFLOAD_SCATTER;
 	return 0;
+}
+
+// Some drivers have it from the configuration, some want to be told.
+static int set_mtu(const struct port *port)
+{
+	int rc = rte_eth_dev_set_mtu(port->id, port->mtu);
+
+	return rc == -ENOTSUP ? 0 : rc;
 }
 
 // Neighbor discovery comes by multicast. A NIC that cannot take all of it takes everything.
@@ -137,7 +145,8 @@ static int configure(struct port *port, struct packet_pool *pool, const struct r
 	}
 	if ((rc = rte_eth_dev_configure(port->id, queues, queues, &conf)) < 0 ||
 	    (rc = set_up_queues(port, pool, queues)) < 0 || (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 ||
-	    (rc = rte_eth_dev_start(port->id)) < 0 || (port->mtu != 0 && (rc = take_multicast(port)) < 0))
+	    (port->mtu != 0 && (rc = set_mtu(port)) < 0) || (rc = rte_eth_dev_start(port->id)) < 0 ||
+	    (port->mtu != 0 && (rc = take_multicast(port)) < 0))
 		return rc;
 	memcpy(port->mac, mac.addr_bytes, sizeof(port->mac));
 	port->queues = queues;

@@ -21,8 +21,13 @@ RECEIVES_FROM = re.compile(r",(?:iface|rx_iface|rx_iface_in)=([^,]+)")
 
 
 def interfaces(port: PortSettings) -> list[str]:
-    """The kernel interfaces that packets come in by; a virtual device names them in its string."""
-    return [port.device] if port.driver == "af_packet" else RECEIVES_FROM.findall(port.device)
+    """The kernel interfaces that packets come in by; a virtual device names them in its string.
+
+    That of a tap is none of them: by it the kernel sends.
+    """
+    if port.driver == "af_packet":
+        return [port.device]
+    return [] if port.device.startswith("net_tap") else RECEIVES_FROM.findall(port.device)
 
 
 def switched_on(interface: str, offload: str) -> bool:

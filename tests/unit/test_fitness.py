@@ -47,10 +47,22 @@ def test_failed_canaries_count_in_a_row_when_the_forwarder_is_to_blame() -> None
 def test_an_lcore_is_stalled_when_it_stands_still_for_a_second() -> None:
     turns = Turns()
     assert turns.stalled(lcores(5, 5), 0.0) == []
-    assert turns.stalled(lcores(6, 5), 0.9) == []
-    assert turns.stalled(lcores(7, 5), 1.0) == ["worker 1"]
-    assert turns.stalled(lcores(7, 6), 1.1) == []
-    assert turns.stalled(lcores(7, 7), 1.95) == []
+    assert turns.stalled(lcores(6, 5), 0.5) == []
+    assert turns.stalled(lcores(7, 5), 0.9) == []
+    assert turns.stalled(lcores(8, 5), 1.0) == ["worker 1"]
+    assert turns.stalled(lcores(8, 6), 1.1) == []
+    assert turns.stalled(lcores(8, 7), 1.5) == []
+    assert turns.stalled(lcores(8, 8), 1.95) == []
+    assert turns.stalled(lcores(9, 9), 2.45) == []
+
+
+def test_what_happened_while_the_controller_stood_still_is_held_against_nobody() -> None:
+    """As when all of a virtual machine is held: its lcores are not the first to go on."""
+    turns = Turns()
+    turns.stalled(lcores(5), 0.0)
+    assert turns.stalled(lcores(5), 3.0) == []
+    assert turns.stalled(lcores(5), 3.25) == []
+    assert turns.stalled(lcores(5), 3.5) == ["worker 0"], "it had the time to go on"
 
 
 def test_a_controller_that_slept_blames_no_lcore() -> None:
