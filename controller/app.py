@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from controller.file_limit import probes_at_once, raise_file_limit
 from controller.forwarder_client import ForwarderError, Json
 from controller.forwarder_unit import COMMAND, ForwarderUnit
 from controller.health_runner import HealthRunner
+from controller.machine import without_carrier
 from controller.model import Address, CheckKey, Verdict, check_keys
 from controller.overrides import Overrides
 from controller.panic import Panic, panics
@@ -81,7 +83,12 @@ class Node:
         self.speaker = make_speaker(config.bgp, run_dir)
         self.panics: dict[str, Panic] = {}
         self.tunnel = ProbeTunnel(config.node.tunnel_source)
-        self.health = HealthRunner(self._make_probe, self._verdict_changed, probes_at_once(raise_file_limit()))
+        self.health = HealthRunner(
+            self._make_probe,
+            self._verdict_changed,
+            probes_at_once(raise_file_limit()),
+            partial(without_carrier, config),
+        )
         self.announced: frozenset[Address] = frozenset()
         self.announcements = 0  # addresses so far, as are withdrawals
         self.withdrawals = 0

@@ -60,6 +60,8 @@ class Counts:
 class HealthRunner:
     """`make_probe` turns a target and its check into a probe; `on_change` must not block.
 
+    `own_trouble` says why this node's packets go nowhere now: what fails meanwhile tells nothing of a backend.
+
     A target waits in the agenda until it is due, and has a task only while it is probed: thousands that wait cost
     nothing. At most `at_once` are probed at a time, each with one open file; others that are due come after them.
     """
@@ -69,9 +71,11 @@ class HealthRunner:
         make_probe: Callable[[CheckKey, Check], Probe],
         on_change: Callable[[CheckKey, Verdict, str], None],
         at_once: int,
+        own_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._make_probe = make_probe
         self._on_change = on_change
+        self._own_trouble = own_trouble
         self.at_once = at_once
         self.targets: dict[CheckKey, Target] = {}
         self.counts: defaultdict[str, Counts] = defaultdict(Counts)
@@ -145,10 +149,14 @@ class HealthRunner:
         self._schedule(target)
 
     async def _ask(self, target: Target) -> ProbeResult:
+        trouble = self._own_trouble()
         try:
             if target.probe is None:
                 target.probe = self._make_probe(target.key, target.check)
-            return await target.probe.probe()
+            result = await target.probe.probe()
+            if result.outcome is Outcome.FAILED and (trouble := trouble or self._own_trouble()):
+                return ProbeResult(Outcome.NOT_PROBED, f"not probed: {trouble}", result.seconds)
+            return result
         except Exception as error:  # a fault of ours in one probe must not end the watch unseen
             log.exception("probe failed")
             return ProbeResult(Outcome.FAILED, f"fault in the probe: {error!r}", 0.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from controller.config import Config
 
+NET = Path("/sys/class/net")
 _NEEDED_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13}
 
 
@@ -27,6 +28,18 @@ def obstacle(config: Config) -> str | None:
     missing = lacking(_effective())
     if privileged and missing:
         return f"packets on {', '.join(privileged)} need {' and '.join(missing)}: run it as root"
+    return None
+
+
+def without_carrier(config: Config) -> str | None:
+    """Why nothing leaves by the taps beside the ports now: no forwarder is behind one, or its port has no link."""
+    for tap in filter(None, (port.tap_at(i) for i, port in enumerate(config.forwarder.ports))):
+        try:
+            if (NET / tap / "carrier").read_text() == "1\n":
+                continue
+        except OSError:  # not there, or not up
+            pass
+        return f"{tap} has no carrier"
     return None
 
 

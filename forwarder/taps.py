@@ -25,10 +25,10 @@ class Tap:
     def __init__(self, name: str) -> None:
         self.name = name
         self.files: list[int] = []
-        self._carrier = True
         try:
             self._add_queue()
             fcntl.ioctl(self.files[0], TUNSETPERSIST, 1)
+            self._set_carrier(False)
         except OSError as error:
             self.close()
             raise Refused(
@@ -46,6 +46,7 @@ class Tap:
         try:
             while len(self.files) < queues:
                 self._add_queue()
+            self._set_carrier(False)  # each new queue has switched it on
             self._set(SIOCSIFHWADDR, struct.pack("H6s8x", ARPHRD_ETHER, mac))
             self._set(SIOCSIFMTU, struct.pack("i12x", min(mtu, MOST_MTU)))
             (flags,) = struct.unpack_from("16xH", self._set(SIOCGIFFLAGS, bytes(16)))
@@ -58,8 +59,7 @@ class Tap:
     def follow(self, link_up: bool) -> None:
         """Have a carrier while the port has a link."""
         if link_up != self._carrier:
-            fcntl.ioctl(self.files[0], TUNSETCARRIER, struct.pack("i", link_up))
-            self._carrier = link_up
+            self._set_carrier(link_up)
 
     def close(self) -> None:
         """Leave it to the kernel."""
@@ -72,6 +72,10 @@ class Tap:
         self.files.append(file)
         flags = IFF_TAP | IFF_NO_PI | IFF_MULTI_QUEUE  # several queues always, so that their number may change
         fcntl.ioctl(file, TUNSETIFF, struct.pack("16sH14x", self.name.encode(), flags))
+
+    def _set_carrier(self, on: bool) -> None:
+        fcntl.ioctl(self.files[0], TUNSETCARRIER, struct.pack("i", on))
+        self._carrier = on
 
     def _set(self, request: int, value: bytes) -> bytes:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

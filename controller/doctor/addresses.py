@@ -10,6 +10,7 @@ from controller.config import Config
 from controller.doctor.finding import Finding, error, ok, warning
 from controller.doctor.interfaces import of_ports
 from controller.doctor.machine import Machine
+from forwarder.settings import parse
 
 NET_SETTINGS = "proc/sys/net"
 
@@ -64,13 +65,15 @@ def _vips(config: Config, local: list[IPv4Network | IPv6Network]) -> Iterator[Fi
 
 def _own(config: Config, local: list[IPv4Network | IPv6Network]) -> Iterator[Finding]:
     keys = {"bgp.next_hop": config.bgp.next_hop, "node.tunnel_source": config.node.tunnel_source}
+    ports = parse(config.forwarder_settings()).ports
+    device = next((port.tap or port.device for port in ports if port.tap or port.driver != "vdev"), "INTERFACE")
     mine = [(key, address) for key, both in keys.items() for address in (both.ipv4, both.ipv6) if address]
     for key, address in mine:
         if not any(address in network for network in local):
             yield warning(
                 f"{key} {address} is no address of this machine",
                 "nobody answers for it when a router asks for its MAC, be it to send packets or errors about them",
-                f"ip address add {address} dev ..., or write an address of this machine",
+                f"ip address add {address}/LENGTH dev {device}, with its network's length; or write one that it has",
             )
 
 

@@ -59,7 +59,10 @@ def _enough(machine: Machine, config: Config | None, dpdk: int, tables: int, mou
     """
     problem = error if config else warning
     whose = "" if config else " by a node with the default settings"
-    why = "the forwarder does not start with less; `hugepages: false` uses ordinary memory, which is slower"
+    why = (
+        "the forwarder does not start with less; `hugepages: false` uses ordinary memory, which is slower, and not "
+        "for NICs on PCI"
+    )
     pages = _pages(machine)
     if pages is None or not pages.kilobytes:
         says = "the kernel has no hugepages" if pages else "/proc/meminfo does not tell how many hugepages are free"

@@ -10,16 +10,25 @@ from controller.doctor.machine import Machine
 from controller.doctor.pci import nic_at
 
 VFIO = "vfio-pci"
-WITHOUT_IOMMU = "modprobe vfio enable_unsafe_noiommu_mode=1"
+UNSAFE = "enable_unsafe_noiommu_mode"
+WITHOUT_IOMMU = ("uio_pci_generic", "igb_uio")
+"""Drivers of the kernel that hand out a NIC without one."""
 
 
 def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
     """What is on; what is missing is wrong only when a NIC shall be driven by it."""
     groups = len(machine.names("sys/kernel/iommu_groups"))
-    unsafe = machine.text("sys/module/vfio/parameters/enable_unsafe_noiommu_mode") in ("Y", "1")
+    unsafe = machine.text(f"sys/module/vfio/parameters/{UNSAFE}") in ("Y", "1")
     loaded = machine.is_there("sys/bus/pci/drivers/vfio-pci") or machine.is_there("sys/module/vfio_pci")
-    needed = any(not nic.bifurcated for address in machine.for_dpdk if (nic := nic_at(machine, address)))
-    if not needed:
+    given = [nic for address in machine.for_dpdk if (nic := nic_at(machine, address)) and not nic.bifurcated]
+    bare = [nic for nic in given if nic.bound in WITHOUT_IOMMU]
+    for nic in bare:
+        yield warning(
+            f"{nic.bound} hands out {nic.address} without an IOMMU",
+            "the NIC can write to any memory of the machine, and so can whoever controls the forwarder",
+            f"with an IOMMU: modprobe {VFIO} && dpdk-devbind.py -b {VFIO} {nic.address}",
+        )
+    if len(given) == len(bare):
         state = f"on, with {groups} groups" if groups else "off"
         yield ok(f"the IOMMU is {state}; {VFIO} is {'loaded' if loaded else 'not loaded'}; no port needs them")
         return
@@ -43,11 +52,19 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
         yield error(f"this kernel has no {VFIO}", "NICs are bound to it", mend)
 
 
+def _without(machine: Machine) -> str:
+    """vfio can do it where the kernel was built so; Debian's is not, and says nothing when asked for it."""
+    built_with = machine.text(f"boot/config-{machine.word('proc/sys/kernel/osrelease')}")
+    if "CONFIG_VFIO_NOIOMMU=y" in built_with or machine.is_there(f"sys/module/vfio/parameters/{UNSAFE}"):
+        return f"modprobe vfio; echo 1 > /sys/module/vfio/parameters/{UNSAFE}"
+    return f"modprobe {WITHOUT_IOMMU[0]} && dpdk-devbind.py -b {WITHOUT_IOMMU[0]} ADDRESS"
+
+
 def _turn_on(machine: Machine) -> str:
     """On Intel many kernels have to be told to use it; elsewhere they do unless told otherwise."""
     words, cpu = machine.text("proc/cmdline").split(), machine.text("proc/cpuinfo")
     if " hypervisor" in cpu:
-        return f"give this virtual machine a virtual IOMMU; or do without, when it is trusted: {WITHOUT_IOMMU}"
+        return f"give this virtual machine a virtual IOMMU; or do without, when it is trusted: {_without(machine)}"
     if "GenuineIntel" not in cpu:
         off = [word for word in ("amd_iommu=off", "iommu=off") if word in words]
         return (

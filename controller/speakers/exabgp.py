@@ -23,6 +23,8 @@ from controller.tasks import background, end
 STOP_GRACE = 3.0
 DEAF_SECONDS = 5.0
 """A speaker that confirms nothing for this long, and for two leases, is started anew."""
+START_PATIENCE = 25.0
+"""So much longer it may take when it was just started: on a slow machine it only loads for many seconds."""
 QUIET_SECONDS = 3.0
 """One that confirms nothing for this long does not count as connected."""
 
@@ -102,7 +104,7 @@ class ExabgpSpeaker:
         self._run_dir.speaker_pid.unlink(missing_ok=True)
 
     def _started(self, process: Process) -> None:
-        self._lease.excuse()
+        self._lease.excuse(0.0 if process.adopted else START_PATIENCE)
         if not self._adopted.is_set():
             self._first = process
             self._adopted.set()

@@ -60,9 +60,9 @@ class LeaseServer:
         """Seconds since the helper last confirmed anything; ExaBGP has answered it by then."""
         return time.monotonic() - self._heard
 
-    def excuse(self) -> None:
-        """Count its silence from now on: it was just started."""
-        self._heard = time.monotonic()
+    def excuse(self, patience: float = 0.0) -> None:
+        """Count its silence from now on, or from so many seconds on: it was just started."""
+        self._heard = time.monotonic() + patience
 
     async def start(self) -> None:
         """Listen, and renew whatever is wanted."""

@@ -213,6 +213,7 @@ def addresses() -> list[Any]:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_addresses_routes_and_the_session_outlive_a_forwarder(lab: object, number: signal.Signals) -> None:
     before = addresses(), NODE.namespace.show("route", "show"), session()
+    down = verdicts_of_down()
     pid = nodes.status(NODE)["forwarder"]["pid"]
     os.kill(pid, number)
     wait_until(lambda: nodes.status(NODE)["forwarder"]["pid"] not in (None, pid), PATIENCE, "there is another one")
@@ -221,7 +222,12 @@ def test_addresses_routes_and_the_session_outlive_a_forwarder(lab: object, numbe
     expected = [{k: v for k, v in route.items() if k != "flags"} for route in before[1]]
     assert (addresses(), routes) == (before[0], expected)
     assert session() == before[2], "the router has not noticed"
+    assert verdicts_of_down() == down, "probes that could not leave are held against no backend"
     assert traffic.burst(REQUESTS).failed == 0
+
+
+def verdicts_of_down() -> int:
+    return nodes.log_path(NODE).read_text().count('"verdict": "down"')
 
 
 def session() -> str:

@@ -127,6 +127,16 @@ def test_a_short_pci_address_will_do(tree: Tree) -> None:
     assert f"{NIC} [8086:1592] is supported by net_ice" in result.stdout
 
 
+def test_the_nics_of_the_configuration_are_looked_at_without_being_named(tree: Tree) -> None:
+    """Those that are its ports, and those that are named beside them, each once."""
+    tree.nics = ()
+    tree.edit(("device: eth1", f"device: {NIC}"))
+    tree.links[f"{ADDRESS}/driver"] = "../../drivers/ice"
+    result = command(tree)
+    assert result.exit_code == 1
+    assert result.stdout.count(f"{NIC} is bound to ice, not to vfio-pci") == 1
+
+
 def real(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "controller.cli", "doctor", *arguments]
     return subprocess.run(

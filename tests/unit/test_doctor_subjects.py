@@ -168,7 +168,11 @@ ROWS = [
         (("NICs", "error", f"{NIC} is bound to ice, not to vfio-pci"),),
     ),
     Row("bound to nothing", gone(f"{ADDRESS}/driver"), (("NICs", "error", f"{NIC} is bound to nothing"),)),
-    Row("bound to another driver for programs", link(f"{ADDRESS}/driver", "../../drivers/uio_pci_generic")),
+    Row(
+        "bound to a driver that does without an IOMMU, which is off",
+        both(gone("sys/kernel/iommu_groups"), link(f"{ADDRESS}/driver", "../../drivers/uio_pci_generic")),
+        (("IOMMU", "warning", f"uio_pci_generic hands out {NIC} without an IOMMU"),),
+    ),
     Row(
         "the one with the default route",
         both(link(f"{ADDRESS}/driver", "../../drivers/ice"), file(f"{ADDRESS}/net/eth0/mtu", "1500")),

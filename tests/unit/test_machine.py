@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from config_text import GOOD
 
 from controller import machine
 from controller.config import loads
-from controller.machine import obstacle
+from controller.machine import obstacle, without_carrier
 
 LO = GOOD.replace("device: eth1", "device: lo")
 
@@ -29,6 +31,17 @@ def test_a_port_with_a_tap_needs_the_same(monkeypatch: pytest.MonkeyPatch, port:
     config = loads(GOOD.replace("device: eth1\n      driver: auto", port).replace("mtu: 1500", "tap: maglev0"))
     device = config.forwarder.ports[0].device
     assert obstacle(config) == f"packets on {device} need CAP_NET_ADMIN and CAP_NET_RAW: run it as root"
+
+
+def test_without_a_carrier_at_a_tap_nothing_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "NET", tmp_path)
+    config = loads(GOOD.replace("    - device: eth1\n", "    - device: 0000:3b:00.0\n    - device: eth1\n"))
+    assert without_carrier(loads(GOOD)) is None, "an interface of the kernel is there without a forwarder"
+    assert without_carrier(config) == "maglev0 has no carrier", "it is not there yet"
+    (tmp_path / "maglev0").mkdir()
+    for carrier, told in (("0\n", "maglev0 has no carrier"), ("1\n", None)):
+        (tmp_path / "maglev0" / "carrier").write_text(carrier)
+        assert without_carrier(config) == told
 
 
 def test_a_vdev_needs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
