@@ -68,8 +68,10 @@ class Supervisor:
         """Stop the program and keep it stopped."""
         await end(self._task)
         if self.process:
-            await self.process.stop(grace)
+            ended = await self.process.stop(grace)
             self.process = None
+            if ended.code is not None and ended.code > 0:
+                log.error("not ended well", program=self.program.name, how=str(ended))
 
     async def _keep_running(self) -> None:
         clock = asyncio.get_running_loop().time

@@ -22,6 +22,10 @@ class RunsAlready(Exception):
     """Another process is this node's forwarder; nothing is wrong with the settings."""
 
 
+class PacketsMissing(Exception):
+    """A stage or a driver has lost packets: a fault, in ours or in DPDK's code."""
+
+
 @contextmanager
 def locked_pid_file(path: Path) -> Iterator[None]:
     """Hold the lock that says which process is this node's forwarder. Raises RunsAlready when another has it."""
@@ -64,9 +68,11 @@ async def serve(settings: Settings, run_dir: Path) -> None:
     finally:
         await server.stop()
         running.cancel()
-        node.stop()
+        missing = node.stop()
     if running.done() and not running.cancelled():
         running.result()
+    if missing:
+        raise PacketsMissing(f"{missing} packets did not return to the pool.")
 
 
 def main() -> int:
@@ -91,7 +97,7 @@ def main() -> int:
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
-    except RunsAlready as error:
+    except (RunsAlready, PacketsMissing) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -36,6 +36,9 @@ class Node:
         self._kept = KeptTables(run_dir, settings)
         self._taps: list[Tap | None] = []
         try:
+            for port in settings.ports:
+                if port.driver == "pci":
+                    pci.check(port.device)
             interfaces = [self._interface(port) for port in settings.ports]
             with pci.near(pci.numa_node(settings.ports)):
                 lcores = self._open()
@@ -149,18 +152,17 @@ class Node:
             except Exception:  # the forwarder goes on forwarding
                 log.exception("reaping failed")
 
-    def stop(self) -> None:
-        """Stop the stages and give everything back; says so when a packet is missing."""
+    def stop(self) -> int:
+        """Stop the stages and give everything back; returns how many packets are missing from the pool."""
         self._dataplane.close()
         self._kept.end()
         for port in [*self._tap_ports, *self._ports]:
             port.close()
         self._close_taps()
         missing = self._pool.missing
-        if missing:
-            log.error("packets did not return to the pool", missing=missing)
         self._pool.close()
         cleanup()
+        return missing
 
     async def ping(self, _: Request) -> dict[str, Any]:
         """Who this is, which state it has, and whether every lcore turns."""

@@ -11,7 +11,6 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from forwarder import pci
 from forwarder._dataplane import DataplaneError, PacketPool, Port
 from forwarder.offloads import MERGING, interfaces, switched_on
 from forwarder.settings import PortSettings, Refused
@@ -131,8 +130,6 @@ def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int = 1)
     opened: list[Port] = []
     for port in ports:
         interface_index(port)
-        if port.driver == "pci":
-            pci.check(port.device)
         for device in interfaces(port):
             _refuse_merging(device)
     for index, port in enumerate(ports):

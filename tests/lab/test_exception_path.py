@@ -6,9 +6,7 @@ it: all it has is the interface beside the port. Node lb2 is as the lab makes it
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +18,10 @@ from typing import Any
 
 import pytest
 import yaml
+from needs import LAB
+from whole_lab import whole_lab
 
-from lab import laboratory, machine, nodes, topology, traffic
+from lab import laboratory, nodes, topology, traffic
 from lab.laboratory import wait_until
 from lab.namespaces import LabError
 from lab.nodes import MAGLEV, WORK
@@ -38,12 +38,7 @@ MTU = 1500  # more DPDK's tap does not take
 REQUESTS = 300
 PATIENCE = 20.0
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 def ip(*words: str) -> str:
@@ -109,10 +104,7 @@ def stop_the_node(number: signal.Signals = signal.SIGTERM) -> None:
 @pytest.fixture(scope="module")
 def lab() -> Iterator[list[subprocess.Popen[str]]]:
     """The lab, up; and the processes that were started in it."""
-    started = []
-    subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
-    try:
-        subprocess.run([*MAGLEV, "lab", "up"], check=True, timeout=120)
+    with whole_lab() as started:
         stop_the_node()
         started.append(hide_the_wire())
         use_the_nic()
@@ -121,10 +113,6 @@ def lab() -> Iterator[list[subprocess.Popen[str]]]:
         give_addresses()
         wait_until(serves, PATIENCE * 4, "both nodes serve")
         yield started
-    finally:
-        subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
-        for process in started:
-            process.wait()
 
 
 def fates() -> dict[str, int]:
@@ -246,8 +234,8 @@ def test_a_node_that_stops_gives_everything_back_and_leaves_the_interface(lab: l
     stop_the_node()
     wait_until(lambda: not has_carrier(), PATIENCE, "nobody is at the interface")
     assert (str(NODE.interface.ip), "global") in {(local, scope) for _, local, scope in addresses()}
-    said = (WORK / "run" / NODE.name / "forwarder.log").read_text()
-    assert "did not return" not in said
+    lab[-1].wait(timeout=PATIENCE)
+    assert "not ended well" not in nodes.log_path(NODE).read_text()
     lab.append(start_the_node())
     wait_until(serves, PATIENCE * 4, "both nodes serve")
     assert topology.next_hops() == {str(node.address) for node in NODES}

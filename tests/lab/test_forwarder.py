@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import WIRE
 from packets.pieces import lengths, reassemble, sized
 from packets.world import BACKENDS, VIP, backend_address, ether, flow, member, state, vip
 from scapy.layers.inet import ICMP, IP
@@ -31,7 +29,6 @@ from wire import (
     PEER_ADDRESS,
     PEER_PORT,
     ROOT,
-    TOOLS,
     Asker,
     Forwarder,
     Wire,
@@ -42,11 +39,7 @@ from wire import (
     wait_until,
 )
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(tool) for tool in TOOLS), reason="ip, ethtool or sysctl is missing"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = WIRE
 
 HUGEPAGES = Path("/proc/sys/vm/nr_hugepages")
 TWO = {name: BACKENDS[name] for name in ("web1", "dns1")}

@@ -9,10 +9,8 @@ reassembles first, as the last test shows.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -25,13 +23,14 @@ from typing import Any
 
 import pytest
 import yaml
+from needs import LAB
 from packets.cluster import owner, pieces, pieces6
 from packets.world import BACKENDS as SERVERS
 from packets.world import HASH_KEY, VIP6, ether, state, vip
 from wire import PEER_ADDRESS, Forwarder, Wire, packet_socket, wait_until
 
 from controller.api_client import ApiError, ask
-from lab import machine, namespaces, topology
+from lab import namespaces, topology
 from lab.nodes import MAGLEV
 from lab.topology import BACKENDS, CLIENT, CLIENT_ADDRESSES, DEVICE, NODES, PORT, ROUTER, VIP, Host
 
@@ -63,12 +62,7 @@ for number, line in enumerate(sys.stdin):
         time.sleep(0.005)
 """
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS if t != "bird"), reason="a tool is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 def link(namespace: str, device: str) -> dict[str, Any]:
@@ -278,7 +272,7 @@ def end_the_nodes(laboratory: Laboratory) -> None:
         process.terminate()
     for name, process in laboratory.nodes.items():
         assert process.wait(20) == 0, name
-        assert "did not return" not in laboratory.log_path(name).read_text()
+        assert "not ended well" not in laboratory.log_path(name).read_text()
 
 
 # -- under af_packet

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import LAB
 
 from forwarder import table_memory
 from lab import machine, namespaces
@@ -24,12 +22,7 @@ REQUESTS, CONNECTIONS = 600, 30
 STEPS = ["spread", "membership", "backend death", "forwarder death", "node drain"]
 MODULES = ("lab.backend", "lab.decap", "lab.load", f"run {WORK}", f"{WORK}/run")
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 def maglev(*words: str) -> subprocess.CompletedProcess[str]:

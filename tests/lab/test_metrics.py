@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from metrics_text import Samples, of_socket, samples, value
+from needs import LAB
+from whole_lab import whole_lab
 
-from lab import counters, machine, namespaces, nodes
+from lab import counters, nodes
 from lab.counters import FORWARDED, NEW_FLOW, Counters
-from lab.nodes import MAGLEV, WORK
+from lab.nodes import WORK
 from lab.topology import BACKENDS, NODES
 from lab.traffic import Traffic
 
 REQUESTS = 2000
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 @pytest.fixture
 def lab() -> Iterator[None]:
-    environment = {**os.environ, **nodes.ENVIRONMENT}
-    command = [*MAGLEV, "lab"]
-    subprocess.run([*command, "down"], check=True, capture_output=True, env=environment)
-    try:
-        subprocess.run([*command, "up"], check=True, capture_output=True, timeout=120, env=environment)
+    with whole_lab():
         yield
-    finally:
-        subprocess.run([*command, "down"], check=True, capture_output=True, env=environment)
-    assert namespaces.existing() == []
 
 
 def text(node: str) -> str:

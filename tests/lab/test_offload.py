@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from needs import WIRE
 from packets.world import BACKENDS, VIP, state, vip
 from scapy.layers.inet import IP, TCP, UDP
 from wire import (
@@ -19,7 +17,6 @@ from wire import (
     PEER,
     PEER_ADDRESS,
     PEER_PORT,
-    TOOLS,
     Forwarder,
     Wire,
     inside,
@@ -28,11 +25,7 @@ from wire import (
     wait_until,
 )
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(tool) for tool in TOOLS), reason="ip, ethtool or sysctl is missing"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = WIRE
 
 DEVICES = [NODE_PORT, f"net_pcap0,rx_iface_in={NODE_PORT},tx_iface={NODE_PORT}"]
 SERVICE = state({"web1": BACKENDS["web1"]}, vip("www", VIP, ["web1"]), vip("dns", VIP, ["web1"], "udp", 80))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from needs import LAB
+from whole_lab import whole_lab
 
-from lab import machine, nodes, topology
+from lab import nodes, topology
 from lab.bulk import Transfer
 from lab.counters import FORWARDED
 from lab.nodes import MAGLEV
@@ -23,20 +22,13 @@ MEGABYTE = 1 << 20
 UPLOAD, DOWNLOAD = 20 * MEGABYTE, 10 * MEGABYTE
 GRE = 24  # bytes of encapsulation
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[None]:
-    for words in (("down",), ("up", "--tunnel-mtu", str(CLIENT_MTU))):
-        subprocess.run([*MAGLEV, "lab", *words], check=True, timeout=120)
-    yield
-    subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
+    with whole_lab("--tunnel-mtu", str(CLIENT_MTU)):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 import yaml
+from needs import LAB
 from planning import NODE, Planning, added, all_of, api, backends, maglev, removed, vip
+from whole_lab import whole_lab
 
-from lab import machine, nodes
-from lab.nodes import MAGLEV
+from lab import nodes
 from lab.topology import NODES
 
 Json = dict[str, Any]
 Edit = Callable[[Json], None]
 FLOWS, MORE = 60, 20  # of each vip at first, and before each change
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(tool) for tool in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 
 
 @pytest.fixture(scope="module")
 def planning() -> Iterator[Planning]:
-    for words in (("down",), ("up",)):
-        subprocess.run([*MAGLEV, "lab", *words], check=True, timeout=120)
-    try:
-        with closing(Planning()) as made:
-            made.begin()
-            made.open(FLOWS)
-            yield made
-    finally:
-        subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
+    with whole_lab(), closing(Planning()) as made:
+        made.begin()
+        made.open(FLOWS)
+        yield made
 
 
 # Each goes on from the one before it, and from its flows.

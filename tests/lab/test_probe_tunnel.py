@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,26 +11,18 @@ from typing import Any
 
 import pytest
 import yaml
+from needs import LAB
+from whole_lab import maglev, whole_lab
 
-from lab import machine, namespaces, nodes, topology
+from lab import nodes, topology
 from lab.laboratory import settled, wait_until
 from lab.nodes import MAGLEV
 from lab.topology import BACKENDS, DECAP_DEVICE, NODES, VIP
 from lab.traffic import Traffic
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = LAB
 ALL = {backend.name for backend in BACKENDS[:3]}
 NODE, BROKEN = NODES[0], BACKENDS[1]
-
-
-def maglev(*words: str) -> None:
-    environment = {**os.environ, **nodes.ENVIRONMENT}
-    subprocess.run([*MAGLEV, *words], check=True, capture_output=True, timeout=120, env=environment)
 
 
 def change(edit: Callable[[dict[str, Any]], None]) -> None:
@@ -48,13 +37,8 @@ def change(edit: Callable[[dict[str, Any]], None]) -> None:
 
 @pytest.fixture
 def lab() -> Iterator[None]:
-    maglev("lab", "down")
-    try:
-        maglev("lab", "up")
+    with whole_lab():
         yield
-    finally:
-        maglev("lab", "down")
-    assert namespaces.existing() == []
 
 
 def through_tunnel(config: dict[str, Any]) -> None:

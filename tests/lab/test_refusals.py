@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from needs import AS_ROOT
 
 ROOT = Path(__file__).resolve().parents[2]
 MAGLEV = (sys.executable, "-m", "controller.cli")
 NAMESPACE = "tR-node"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+pytestmark = AS_ROOT
 
 CONFIG = """
 node: {{name: tr1, tunnel_source: {{ipv4: 10.0.2.2}}, hash_key: "000102030405060708090a0b0c0d0e0f"}}

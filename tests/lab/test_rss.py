@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 
 import pytest
+from needs import WIRE
 from packets.world import BACKENDS, VIP, backend_address, flow, state, vip
-from wire import PEER_ADDRESS, TOOLS, Forwarder, Wire, settings, wait_until
+from wire import PEER_ADDRESS, Forwarder, Wire, settings, wait_until
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(tool) for tool in TOOLS), reason="ip, ethtool or sysctl is missing"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
+pytestmark = WIRE
 
 CPUS = sorted(os.sched_getaffinity(0))
 TWO = {name: BACKENDS[name] for name in ("web1", "dns1")}

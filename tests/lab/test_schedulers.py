@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from needs import LAB
+from whole_lab import maglev, whole_lab
 
 from controller import offline
 from controller.api_client import ask
@@ -22,9 +21,9 @@ from controller.config import Config, load
 from forwarder.hashing import slot_table, twin
 from forwarder.hashing.digest import state_digest
 from forwarder.hashing.slot_table import SCHEDULERS
-from lab import machine, namespaces, nodes
+from lab import nodes
 from lab.laboratory import settled, wait_until
-from lab.nodes import MAGLEV, WORK
+from lab.nodes import WORK
 from lab.topology import BACKENDS, CLIENT, CLIENT_ADDRESSES, NODES, ROUTER, VIP, Host
 
 REQUESTS = 400  # to each vip, each on a connection of its own
@@ -32,17 +31,7 @@ WEIGHTS = {"b1": 100, "b2": 100, "b3": 200, "b4": 0}
 VIPS = {scheduler: VIP + 10 + number for number, scheduler in enumerate(SCHEDULERS)}
 HASH_KEY = bytes(range(16))  # of configs/lab/lb.yaml
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-    pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun"),
-    pytest.mark.skipif(importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"),
-]
-
-
-def maglev(*words: str) -> None:
-    environment = {**os.environ, **nodes.ENVIRONMENT}
-    subprocess.run([*MAGLEV, *words], check=True, capture_output=True, timeout=120, env=environment)
+pytestmark = LAB
 
 
 def configure(node: Host, backwards: bool) -> Config:
@@ -73,10 +62,7 @@ def routed(address: IPv4Address) -> bool:
 @pytest.fixture(scope="module")
 def configs() -> Iterator[dict[str, Config]]:
     """The lab is up, and both nodes serve every vip of their configs."""
-    pages = [path.read_text() for path in machine.HUGEPAGES.glob("nr_hugepages")]
-    maglev("lab", "down")
-    try:
-        maglev("lab", "up")
+    with whole_lab():
         for backend in BACKENDS:
             for address in VIPS.values():
                 backend.namespace.ip("address", "add", f"{address}/32", "dev", "lo")
@@ -88,11 +74,6 @@ def configs() -> Iterator[dict[str, Config]]:
         serve = {backend.name for backend in BACKENDS if WEIGHTS[backend.name]}
         wait_until(lambda: settled(serve), 20, "both nodes forward by the same state")
         yield made
-    finally:
-        maglev("lab", "down")
-    assert namespaces.existing() == []
-    assert not WORK.exists()
-    assert [path.read_text() for path in machine.HUGEPAGES.glob("nr_hugepages")] == pages
 
 
 def requests(address: IPv4Address) -> dict[str, Any]:

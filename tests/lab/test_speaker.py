@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from metrics_text import of_socket
+from needs import AS_ROOT, tools
 
 from controller.api_client import ApiError, ask
 from controller.rundir import RunDir
@@ -25,10 +26,7 @@ RUN_NODE = ROOT / "tests" / "unit" / "run_node.py"
 NODE, ROUTER = "tB-node", "tB-router"
 LEASE = 1.0
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not shutil.which("bird"), reason="BIRD 2 is not installed"),
-]
+pytestmark = [AS_ROOT, tools("bird")]
 
 BIRD = """
 router id 10.0.2.1;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import LAB
+from whole_lab import whole_lab
 
 from controller.api_client import ask
 from forwarder import table_memory
-from lab import laboratory, machine, nodes, topology, traffic
+from lab import laboratory, nodes, topology, traffic
 from lab.laboratory import wait_until
 from lab.namespaces import LabError
 from lab.nodes import MAGLEV, WORK
@@ -27,10 +28,7 @@ ROUNDS = 20
 VICTIMS = ("forwarder", "controller", "speaker")
 PATIENCE = 20.0
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(any(not shutil.which(t) for t in machine.TOOLS), reason="a tool of the lab is missing"),
-]
+pytestmark = LAB
 
 NODE, OTHER = NODES
 
@@ -41,13 +39,8 @@ Controllers = list["subprocess.Popen[str]"]
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Controllers]:
     """The lab, up; and the controllers that tests have started in it."""
-    for words in (("down",), ("up",)):
-        subprocess.run([*MAGLEV, "lab", *words], check=True, timeout=120)
-    controllers: Controllers = []
-    yield controllers
-    subprocess.run([*MAGLEV, "lab", "down"], check=True, timeout=60)
-    for controller in controllers:
-        controller.wait()
+    with whole_lab() as controllers:
+        yield controllers
 
 
 def pids() -> dict[str, int]:

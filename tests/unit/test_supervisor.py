@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from structlog.testing import capture_logs
 from waiting import until
 
 from controller.backoff import Backoff
@@ -114,6 +115,21 @@ async def test_a_running_program_of_another_controller_is_adopted_and_watched(tm
         assert (exits[0].code, str(exits[0])) == (None, "ended")
         await until(lambda: supervisor.pid not in (None, stranger.pid))
         await supervisor.stop(2.0)
+
+
+async def test_a_program_that_ends_badly_when_it_is_stopped_is_told_with_its_last_words(tmp_path: Path) -> None:
+    """Its log goes with the run directory, so they are nowhere else."""
+    code = (
+        "import signal, sys; signal.signal(15, lambda *_: sys.exit('7 packets are missing')); print('up', flush=True)"
+    )
+    supervisor = Supervisor(program(tmp_path, f"{code}; signal.pause()"))
+    supervisor.start()
+    await until(is_up(supervisor))
+    with capture_logs() as logs:
+        await supervisor.stop(2.0)
+    assert [(entry["event"], entry["how"]) for entry in logs] == [
+        ("not ended well", "exit status 1: 7 packets are missing")
+    ]
 
 
 async def test_an_adopted_program_is_stopped_like_a_child(tmp_path: Path) -> None:
