@@ -10,7 +10,7 @@ ENV DEBIAN_FRONTEND=noninteractive \
     PIP_ROOT_USER_ACTION=ignore
 RUN apt-get update -q \
     && apt-get install -y -q --no-install-recommends \
-        build-essential ca-certificates libdpdk-dev libpcap-dev pkg-config python3-dev python3-venv \
+        build-essential ca-certificates gcc-bpf libdpdk-dev libpcap-dev pkg-config python3-dev python3-venv \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 # What we depend on comes first, so that an edit of the source does not fetch it again.
@@ -35,8 +35,8 @@ RUN apt-get update -q \
     && apt-get install -y -q --no-install-recommends \
         ca-certificates ethtool iproute2 libpcap0.8 \
         librte-eal23 librte-ethdev23 librte-hash23 librte-ip-frag23 librte-mbuf23 librte-mempool23 librte-net23 \
-        librte-rcu23 librte-ring23 librte-mempool-ring23 librte-net-af-packet23 librte-net-null23 \
-        librte-net-pcap23 python3 socat \
+        librte-rcu23 librte-ring23 librte-mempool-ring23 librte-net-af-packet23 librte-net-af-xdp23 \
+        librte-net-null23 librte-net-pcap23 python3 socat \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --create-home --home-dir /var/lib/maglev maglev
 COPY --from=build /opt/maglev /opt/maglev

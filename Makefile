@@ -20,15 +20,15 @@ SANITIZED := $(CURDIR)/build/sanitized/lib
 SANITIZED_ENV = LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONSAFEPATH=1 PYTHONPATH=$(SANITIZED) \
                 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1:abort_on_error=1
 
-APT := build-essential pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev libcmocka-dev python3-dev \
+APT := build-essential gcc-bpf pkg-config libdpdk-dev librte-mempool-ring23 libpcap-dev libcmocka-dev python3-dev \
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 DOCS_APT := curl tcpdump
 
 .PHONY: help setup build demo install test lint test-c test-unit test-hashing test-packets test-sanitized test-lab \
         test-install test-docs coverage fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node \
-        bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health bench-pytest bench-all \
-        compose-test
+        bench-latency bench-zeroloss bench-ports bench-scale bench-tables bench-control bench-health bench-pytest \
+        bench-all compose-test
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -129,6 +129,9 @@ bench-latency: $(STAMPS)/bench ## delay through a node at 10 to 100 % of its zer
 bench-zeroloss: $(STAMPS)/bench ## the highest rate without loss, per frame size (RFC 2544)
 	@$(BIN)/python -m perf.zeroloss $(BENCH_ARGS)
 
+bench-ports: $(STAMPS)/bench ## a node on a veth under af_packet and under af_xdp, beside each other (root)
+	@$(BIN)/python -m perf.ports $(BENCH_ARGS)
+
 bench-scale: $(STAMPS)/bench ## cost of a packet against flows, vips, backends, workers, new flows
 	@$(BIN)/python -m perf.scale $(BENCH_ARGS)
 
@@ -142,8 +145,8 @@ bench-pytest: $(STAMPS)/bench ## the worker under pytest-benchmark, with its tab
 	@mkdir -p build/bench
 	@$(BIN)/pytest -q perf/test_worker_benchmark.py --benchmark-json=build/bench/pytest.json $(BENCH_ARGS)
 
-bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-scale bench-tables bench-control bench-health \
-           bench-pytest ## all of them
+bench-all: bench bench-instructions bench-node bench-latency bench-zeroloss bench-ports bench-scale bench-tables bench-control \
+           bench-health bench-pytest ## all of them
 
 $(STAMPS)/bench: $(STAMPS)/build $(wildcard perf/*.pyx perf/*.h perf/csrc/*.c perf/csrc/*.h)
 	MAGLEV_PERF=1 $(BIN)/python setup.py -q build_ext --inplace
@@ -223,9 +226,9 @@ $(STAMPS)/python: $(STAMPS)/apt pyproject.toml
 	$(BIN)/pip install -qq --no-build-isolation -e ".[test]"
 	@touch $@
 
-$(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h forwarder/*.pyx forwarder/*.pxd)
+$(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h csrc/xdp/*.c forwarder/*.pyx forwarder/*.pxd)
 	$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
 clean: ## what was built, and the virtual environment
-	rm -rf build $(VENV) *.egg-info forwarder/*.so forwarder/_*.c
+	rm -rf build $(VENV) *.egg-info forwarder/*.so forwarder/*.o forwarder/_*.c

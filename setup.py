@@ -1,4 +1,7 @@
-"""Builds the extensions: forwarder._hashing (plain C), ._capture (libpcap) and ._dataplane (C on DPDK)."""
+"""Builds the extensions: forwarder._hashing (plain C), ._capture (libpcap) and ._dataplane (C on DPDK).
+
+And the program that the kernel runs for a port under af_xdp.
+"""
 
 import os
 import shlex
@@ -7,6 +10,7 @@ import sys
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
 # Cython's own output is not ours to mend: its warnings are not errors.
@@ -54,6 +58,7 @@ DATAPLANE_SOURCES = [
     "steering.c",
     "take_over.c",
     "trace.c",
+    "umem.c",
     "vip_table.c",
     "weigh.c",
     "worker.c",
@@ -61,6 +66,35 @@ DATAPLANE_SOURCES = [
 ]
 
 BENCH_SOURCES = ["bench.c", "floor.c", "generator.c", "node.c", "rig.c", "source.c"]
+
+
+XDP_SOURCE, XDP_PROGRAM = "csrc/xdp/ours.bpf.c", "forwarder/xdp_ours.o"
+XDP_FLAGS = ["-std=gnu11", "-O2", "-gbtf", "-fno-ident", "-Wall", "-Wextra", "-Werror"]
+
+
+class BuildWithXdp(build_ext):
+    """Compiles the XDP program too, to stand beside the extensions."""
+
+    def run(self) -> None:
+        """Build everything."""
+        super().run()
+        if os.environ.get("MAGLEV_WITHOUT_DPDK"):
+            return
+        target = XDP_PROGRAM if self.inplace else os.path.join(self.build_lib, XDP_PROGRAM)
+        if not os.path.exists(target) or os.path.getmtime(target) < os.path.getmtime(XDP_SOURCE):
+            compile_xdp(os.path.join(self.build_temp, "xdp_ours.o"), target)
+
+
+def compile_xdp(raw: str, target: str) -> None:
+    """Exits with the name of the Debian package when there is no compiler for it."""
+    for path in (raw, target):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        subprocess.run(["bpf-gcc", *XDP_FLAGS, "-c", XDP_SOURCE, "-o", raw], check=True)
+        # Of no use to the kernel, and libbpf would complain of what GCC leaves in them.
+        subprocess.run(["bpf-objcopy", "-R", ".data", "-R", ".bss", "-R", ".BTF.ext", raw, target], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{XDP_SOURCE} could not be compiled ({error}): `apt-get install gcc-bpf` brings the compiler.")
 
 
 def pkg_config(option: str) -> list[str]:
@@ -131,4 +165,4 @@ def extensions() -> list[Extension]:
     return [hashing, capture, dataplane, bench, reference]
 
 
-setup(ext_modules=cythonize(extensions(), language_level=3))
+setup(ext_modules=cythonize(extensions(), language_level=3), cmdclass={"build_ext": BuildWithXdp})

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "node": "Whole nodes, beside the same ports with packets only passed through.",
     "latency": "Delay through a node at 10 to 100 % of its zero-loss rate, beside a plain forwarder.",
     "zeroloss": "The highest rate without loss, per frame size.",
+    "ports": "A node on a veth under af_packet and under af_xdp, beside each other.",
     "scale": "Cost of a packet against flows, vips, backends, workers, new flows.",
     "compare": "Two result files side by side.",
     "control": "A large configuration, from the file to the forwarder.",

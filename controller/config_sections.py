@@ -57,8 +57,8 @@ class ForwarderPort(Section):
 
     device: values.Device = Field(examples=["eth1"])
     driver: Annotated[
-        Literal["auto", "af_packet", "pci", "vdev"],
-        one_of("auto", "af_packet", "pci", "vdev", later={"af_xdp": "af_packet"}),
+        Literal["auto", "af_packet", "af_xdp", "pci", "vdev"],
+        one_of("auto", "af_packet", "af_xdp", "pci", "vdev"),
     ] = "auto"
     gateway: Gateway = Gateway()
     mtu: Annotated[int, whole(576, 9216)] = 1500

@@ -73,18 +73,12 @@ def share(low: float, high: float) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def one_of(
-    *values: str, later: Mapping[str, str] | None = None, never: Mapping[str, str] | None = None
-) -> BeforeValidator:
-    """One of some words; `later` maps words that are not built yet to what to write until they are, `never` words
-    that one might try to why they will not do.
-    """
+def one_of(*values: str, never: Mapping[str, str] | None = None) -> BeforeValidator:
+    """One of some words; `never` maps words that one might try to why they will not do."""
 
     def check(value: object) -> str:
         if isinstance(value, str) and value in values:
             return value
-        if isinstance(value, str) and later and value in later:
-            raise ValueError(f"{show(value)} is not built yet; write {later[value]}")
         if isinstance(value, str) and never and value in never:
             raise ValueError(f"{show(value)} {never[value]}; write {one_from(values)}")
         raise ValueError(f"{show(value)} is not known; write {one_from(values)}")

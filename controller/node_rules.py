@@ -43,19 +43,22 @@ def _ports(config: Sections) -> Iterator[Finding]:
             message = f"{port.device} is already port {first[port.device]}; write each device once"
             yield (*path, "device"), message
         yield from _driver(path, port)
-    yield from _taps(config)
+    yield from _beside_nics(config)
 
 
 def _driver(path: KeyPath, port: ForwarderPort) -> Iterator[Finding]:
-    if port.driver not in ("auto", DRIVERS[port.kind]):
+    if port.driver not in ("auto", *DRIVERS[port.kind]):
         what = {"interface": "the interface", "pci": "the PCI device", "vdev": "the vdev"}[port.kind]
-        message = f"{port.driver} cannot open {what} {port.device}; write {DRIVERS[port.kind]} or auto"
+        message = f"{port.driver} cannot open {what} {port.device}; write {', '.join(DRIVERS[port.kind])} or auto"
         yield (*path, "driver"), message
+    if port.device.startswith("net_af_xdp"):
+        message = "takes every packet of its interface, the kernel's too; write device: eth1 and driver: af_xdp"
+        yield (*path, "device"), message
     if port.kind == "interface" and port.mtu > KERNEL_PORT_MTU:
         yield (*path, "mtu"), f"is more than a port on a kernel interface can carry; write at most {KERNEL_PORT_MTU}"
 
 
-def _taps(config: Sections) -> Iterator[Finding]:
+def _beside_nics(config: Sections) -> Iterator[Finding]:
     ports = config.forwarder.ports
     taken = {port.device: f"port {position}" for position, port in enumerate(ports)}
     for position, port in enumerate(ports):
@@ -65,11 +68,13 @@ def _taps(config: Sections) -> Iterator[Finding]:
             yield (*path, "tap"), f"{port.device} is an interface of the kernel already; leave tap out"
         elif tap and taken.setdefault(tap, f"the tap of port {position}") != f"the tap of port {position}":
             yield (*path, "tap"), f"{tap} is {taken[tap]} already; write another name"
+        if port.driver == "af_xdp" and any(other.kind == "pci" for other in ports):
+            yield (*path, "driver"), "af_xdp and NICs on PCI have no packet pool in common; write af_packet"
     if not config.forwarder.hugepages and any(port.kind == "pci" for port in ports):
         yield ("forwarder", "hugepages"), "is false, and a NIC on PCI needs memory that stays in place; write true"
 
 
-DRIVERS = {"interface": "af_packet", "pci": "pci", "vdev": "vdev"}
+DRIVERS = {"interface": ("af_packet", "af_xdp"), "pci": ("pci",), "vdev": ("vdev",)}
 """What opens each kind of device."""
 
 KERNEL_PORT_MTU = 1900

@@ -94,12 +94,14 @@ struct port;
 
 enum { ANY_SOCKET = -1 };
 
-// `socket`: the NUMA node whose memory it takes, or ANY_SOCKET.
-struct packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error); // pool_delete
+// `socket`: the NUMA node whose memory it takes, or ANY_SOCKET. `umem`: as ports of net_af_xdp need it.
+struct packet_pool *pool_new(const char *name, uint32_t size, int socket, bool umem, int *error); // pool_delete
 void pool_delete(struct packet_pool *pool);
 uint32_t pool_size(const struct packet_pool *pool);
 uint32_t pool_available(const struct packet_pool *pool);
 uint32_t pool_missing(const struct packet_pool *pool); // buffers in somebody's hands, those of fragments included
+// The packets that closed ports of net_af_xdp have forgotten.
+void pool_take_back(struct packet_pool *pool, uint32_t held);
 void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *available); // fragments that may be at once
 
 // With `queues` each way, one for each worker in layout `rss`. A device that cannot spread flows over them by RSS, as we

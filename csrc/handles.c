@@ -7,14 +7,15 @@
 #include "packet_ring.h"
 #include "parse.h"
 #include "rss.h"
+#include "umem.h"
 
 enum { MACS = 12, ETHERTYPE = 2, VLAN_TAG = 4 };
 
-struct packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error)
+struct packet_pool *pool_new(const char *name, uint32_t size, int socket, bool umem, int *error)
 {
 	struct packet_pool *pool = calloc(1, sizeof(*pool));
 
-	*error = pool != NULL ? packet_pool_create(pool, name, size, socket) : -ENOMEM;
+	*error = pool != NULL ? packet_pool_create(pool, name, size, socket, umem) : -ENOMEM;
 	if (*error == 0)
 		return pool;
 	free(pool);
@@ -41,6 +42,11 @@ uint32_t pool_available(const struct packet_pool *pool)
 uint32_t pool_missing(const struct packet_pool *pool)
 {
 	return packet_pool_missing(pool);
+}
+
+void pool_take_back(struct packet_pool *pool, uint32_t held)
+{
+	umem_take_back(pool->mempool, held);
 }
 
 void pool_pieces(const struct packet_pool *pool, uint32_t *size, uint32_t *available)

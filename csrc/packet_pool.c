@@ -3,6 +3,8 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 
+#include "umem.h"
+
 // Ethernet header with tags, outer IPv6 header, fragment header; behind the headroom, where a driver may put a tag.
 enum { PIECE_HEADERS = RTE_PKTMBUF_HEADROOM + 64 };
 
@@ -19,14 +21,15 @@ static struct rte_mempool *side_pool(const char *name, const char *what, uint32_
 	return rte_pktmbuf_pool_create(full, size, 0, 0, room, socket);
 }
 
-int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket)
+int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket, bool umem)
 {
 	uint32_t pieces = size / PACKETS_PER_PIECE + 1; // the library makes no pool of nothing
 	int rc;
 
 	// A cache larger than size / 1.5 is refused by the library.
 	*pool = (struct packet_pool){.size = size, .cache = size >= POOL_WITH_CACHE ? POOL_CACHE : 0};
-	pool->mempool = rte_pktmbuf_pool_create(name, size, pool->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, socket);
+	pool->mempool = umem ? umem_pool_create(name, size, pool->cache, socket)
+			     : rte_pktmbuf_pool_create(name, size, pool->cache, 0, RTE_MBUF_DEFAULT_BUF_SIZE, socket);
 	if (pool->mempool != NULL)
 		pool->piece_headers = side_pool(name, "heads", pieces, PIECE_HEADERS, socket);
 	if (pool->piece_headers != NULL)

@@ -7,6 +7,7 @@
 #define MAGLEV_PACKET_POOL_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <rte_mbuf.h>
@@ -107,8 +108,9 @@ struct packet_pool {
 	struct rte_mempool *piece_references; // to the bytes of the packet that was cut, one per buffer that they are in
 };
 
-// `size` packets of 2 KB in the memory of a NUMA node, SOCKET_ID_ANY: of any. Returns 0 or a negative errno.
-int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket);
+// `size` packets of 2 KB in the memory of a NUMA node, SOCKET_ID_ANY: of any; `umem`: as ports of net_af_xdp need them, see
+// umem.h. Returns 0 or a negative errno.
+int packet_pool_create(struct packet_pool *pool, const char *name, uint32_t size, int socket, bool umem);
 void packet_pool_free(struct packet_pool *pool);
 
 // Free the packets in a ring between stages, and the ring; NULL is harmless. Nobody may use the ring any more.

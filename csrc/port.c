@@ -20,6 +20,15 @@ static const uint64_t SPREAD_REST = RTE_ETH_RSS_IP;
 // Drivers that have copied a packet, or are done with it, when transmit returns.
 static const char *const copying_drivers[] = {"net_af_packet", "net_null", "net_pcap", "net_tap", "net_memif"};
 
+// net_af_xdp fills a ring of this size whatever it is asked for, and asked for the same it has such rings to receive and
+// to transmit. What was sent it takes back as it sends more: until then there may be as many of these again.
+enum { XDP_DESCRIPTORS = 2048 };
+
+static bool driver_is_af_xdp(const struct rte_eth_dev_info *info)
+{
+	return strcmp(info->driver_name, "net_af_xdp") == 0;
+}
+
 static bool driver_copies(const char *driver)
 {
 	for (size_t i = 0; i < sizeof(copying_drivers) / sizeof(copying_drivers[0]); i++)
@@ -83,9 +92,10 @@ static int device_name(const char *devargs, char *name, size_t size)
 	return 0;
 }
 
-static int set_up_queues(struct port *port, struct packet_pool *pool, uint16_t queues)
+static int set_up_queues(struct port *port, struct packet_pool *pool, const struct rte_eth_dev_info *info,
+			 uint16_t queues)
 {
-	uint16_t receive = PORT_DESCRIPTORS, transmit = PORT_DESCRIPTORS;
+	uint16_t receive = driver_is_af_xdp(info) ? XDP_DESCRIPTORS : PORT_DESCRIPTORS, transmit = receive;
 	unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port->id);
 	int rc = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
 
@@ -95,6 +105,8 @@ static int set_up_queues(struct port *port, struct packet_pool *pool, uint16_t q
 			rc = rte_eth_tx_queue_setup(port->id, q, transmit, socket, NULL);
 	}
 	port->transmit_descriptors = port->copies ? 0 : (uint32_t)transmit * queues;
+	if (driver_is_af_xdp(info))
+		port->transmit_descriptors *= 2;
 	return rc;
 }
 
@@ -136,6 +148,8 @@ static int configure(struct port *port, struct packet_pool *pool, const struct r
 	int rc;
 
 	port->copies = driver_copies(info->driver_name);
+	port->gathers = !driver_is_af_xdp(info);
+	port->flat = pool->mempool;
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS; // large packets, and pieces
 	if (port->mtu != 0 && (rc = want_mtu(port, info, &conf)) < 0)
 		return rc;
@@ -144,7 +158,7 @@ static int configure(struct port *port, struct packet_pool *pool, const struct r
 		conf.rx_adv_conf.rss_conf = our_rss(info);
 	}
 	if ((rc = rte_eth_dev_configure(port->id, queues, queues, &conf)) < 0 ||
-	    (rc = set_up_queues(port, pool, queues)) < 0 || (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 ||
+	    (rc = set_up_queues(port, pool, info, queues)) < 0 || (rc = rte_eth_macaddr_get(port->id, &mac)) < 0 ||
 	    (port->mtu != 0 && (rc = set_mtu(port)) < 0) || (rc = rte_eth_dev_start(port->id)) < 0 ||
 	    (port->mtu != 0 && (rc = take_multicast(port)) < 0))
 		return rc;
@@ -285,6 +299,26 @@ void port_close(struct port *port)
 		packet_ring_drain(port->leaving[q]);
 	}
 	*port = (struct port){0};
+}
+
+uint16_t port_transmit_flat(const struct port *port, uint16_t queue, struct rte_mbuf **burst, uint16_t n)
+{
+	struct rte_mbuf *flat[BURST];
+	uint16_t ready = 0, sent;
+
+	// No packet for the wire is larger than a buffer: the port's MTU is not.
+	for (; ready < n; ready++) {
+		struct rte_mbuf *m = burst[ready];
+
+		flat[ready] = m->nb_segs == 1 ? m : rte_pktmbuf_copy(m, port->flat, 0, UINT32_MAX);
+		if (flat[ready] == NULL)
+			break;
+	}
+	sent = rte_eth_tx_burst(port->id, queue, flat, ready);
+	for (uint16_t i = 0; i < ready; i++)
+		if (flat[i] != burst[i])
+			packet_free(i < sent ? burst[i] : flat[i]);
+	return sent;
 }
 
 bool port_link_up(const struct port *port)

@@ -24,6 +24,7 @@ enum port_kind { PORT_CLOSED, PORT_DEVICE, PORT_MEMORY, PORT_KERNEL_SIDE };
 struct port {
 	enum port_kind kind;
 	bool copies;     // the driver copies on transmit, so a sent packet is back in the pool at once
+	bool gathers;    // the driver sends a packet that lies in several buffers
 	uint16_t id;     // DPDK's port number, for a device
 	uint16_t index;  // position among the forwarder's ports; the egress port in a packet's mbuf
 	uint16_t queues;   // of each kind
@@ -31,6 +32,7 @@ struct port {
 	const char *lacks; // why it has one queue where more were asked for, the rest of a sentence; NULL: it has them
 	uint32_t held;                 // packets that the device has all the time, for what may come
 	uint32_t transmit_descriptors; // packets that it may have besides, in all queues
+	struct rte_mempool *flat; // a device that does not gather: of the packet that it is given then
 	uint8_t mac[6];
 	char name[64];
 	struct rte_ring *arriving[MAX_QUEUES]; // memory port: frames to be received
@@ -97,12 +99,17 @@ static inline uint16_t port_receive(struct port *port, uint16_t queue, struct rt
 	return (uint16_t)rte_ring_sc_dequeue_burst(port->arriving[queue], (void **)burst, n, NULL);
 }
 
-// Returns how many were accepted, from the front.
+// For a device that does not gather: what lies in several buffers is copied into one of `pool` first.
+uint16_t port_transmit_flat(const struct port *port, uint16_t queue, struct rte_mbuf **burst, uint16_t n);
+
+// Returns how many were accepted, from the front; `n` is at most a burst.
 static inline uint16_t port_transmit(struct port *port, uint16_t queue, struct rte_mbuf **burst, uint16_t n)
 {
 	if (port->kind == PORT_DEVICE) {
 		for (uint16_t i = 0; POISON && i < n; i++)
 			packet_unpoison(burst[i]);
+		if (unlikely(!port->gathers))
+			return port_transmit_flat(port, queue, burst, n);
 		return rte_eth_tx_burst(port->id, queue, burst, n);
 	}
 	if (port->kind == PORT_KERNEL_SIDE) {

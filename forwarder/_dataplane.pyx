@@ -23,6 +23,7 @@ cimport forwarder.dataplane as c
 MAX_FRAME = 65536
 MAX_VIPS = 1 << 14
 MAX_BACKENDS = 1 << 16
+ANY_SOCKET = c.ANY_SOCKET
 STEERING_SEED = 0x6d61676c6576
 TABLE_LAYOUT = c.dataplane_table_layout()
 
@@ -111,15 +112,16 @@ def table_bytes(uint32_t entries):
 
 
 cdef class PacketPool:
-    """The shared pool of `size` packet buffers of 2 KB, in the memory of a NUMA node where `socket` says one."""
+    """The shared pool of `size` packet buffers of 2 KB, in the memory of a NUMA node where `socket` says one; with `umem`
+    as ports of net_af_xdp need it."""
 
     cdef c.packet_pool *handle
     cdef object users  # what must be closed before
 
-    def __cinit__(self, str name, uint32_t size, int socket=c.ANY_SOCKET):
+    def __cinit__(self, str name, uint32_t size, int socket=c.ANY_SOCKET, bint umem=False):
         cdef int error = 0
         self.users = weakref.WeakSet()
-        self.handle = c.pool_new(name.encode(), size, socket, &error)
+        self.handle = c.pool_new(name.encode(), size, socket, umem, &error)
         check(error, f"create a packet pool of {size} packets")
 
     cdef c.packet_pool *get(self) except NULL:
@@ -145,6 +147,10 @@ cdef class PacketPool:
     def missing(self):
         """Buffers in somebody's hands, those of fragments included."""
         return c.pool_missing(self.get())
+
+    def take_back(self, uint32_t held):
+        """Give back the packets that closed ports of net_af_xdp have forgotten, if no others are missing."""
+        c.pool_take_back(self.get(), held)
 
     @property
     def pieces(self):

@@ -170,11 +170,12 @@ cdef extern from "dataplane.h" nogil:
                        uint32_t backend_count, const cluster_spec *cluster, int *error)
     void state_free(state *s)
 
-    packet_pool *pool_new(const char *name, uint32_t size, int socket, int *error)
+    packet_pool *pool_new(const char *name, uint32_t size, int socket, bint umem, int *error)
     void pool_delete(packet_pool *pool)
     uint32_t pool_size(const packet_pool *pool)
     uint32_t pool_available(const packet_pool *pool)
     uint32_t pool_missing(const packet_pool *pool)
+    void pool_take_back(packet_pool *pool, uint32_t held)
     void pool_pieces(const packet_pool *pool, uint32_t *size, uint32_t *available)
 
     port *port_new_device(const char *devargs, uint16_t index, packet_pool *pool, uint16_t queues, uint16_t mtu,

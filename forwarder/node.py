@@ -9,8 +9,8 @@ from typing import Any
 
 import structlog
 
-from forwarder import environment, layout, pci
-from forwarder._dataplane import FATE_KINDS, REASONS, STEERING_SEED, Dataplane, PacketPool, cleanup
+from forwarder import af_xdp, environment, layout, pci
+from forwarder._dataplane import ANY_SOCKET, FATE_KINDS, REASONS, STEERING_SEED, Dataplane, PacketPool, cleanup
 from forwarder.canary import Canary
 from forwarder.control import Handler, Request, RequestRefused, flow_of
 from forwarder.forwarding import Forwarding
@@ -47,9 +47,10 @@ class Node:
             self._close_taps()
             raise
         for index, port in enumerate(settings.ports):
-            # A kernel may be at the other end of any wire but that of a real NIC, and leave checksums to it.
-            unfinished = port.driver != "pci"
-            self._dataplane.set_port(index, port.mtu, punts=interfaces[index] is not None, unfinished=unfinished)
+            # A kernel may be at the other end of any wire but that of a real NIC, and leave checksums to it. Under
+            # af_xdp it has kept for itself what is not ours.
+            punts = port.driver == "af_packet" or port.tap is not None
+            self._dataplane.set_port(index, port.mtu, punts=punts, unfinished=port.driver != "pci")
         self._hops = NextHops(settings.ports, interfaces)
         self._forwarding = Forwarding(
             self._dataplane, self._hops, settings.sources, settings.node, self._kept.ids, self._kept.note
@@ -80,10 +81,16 @@ class Node:
         lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
             node = pci.numa_node(settings.ports)
-            self._pool = PacketPool("packet_pool", settings.packet_pool, *([] if node is None else [node]))
+            self._pool = PacketPool(
+                "packet_pool",
+                settings.packet_pool,
+                socket=ANY_SOCKET if node is None else node,
+                umem=af_xdp.is_among(settings.ports),
+            )
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
-        self._ports = open_ports(settings.ports, self._pool, layout.queues(settings))
+        self._claims = af_xdp.Claims(settings.sources)
+        self._ports = open_ports(settings.ports, self._pool, layout.queues(settings), self._claims)
         try:
             self._layout = layout.in_force(settings, self._ports)
         except Exception as error:
@@ -156,9 +163,11 @@ class Node:
         """Stop the stages and give everything back; returns how many packets are missing from the pool."""
         self._dataplane.close()
         self._kept.end()
+        self._claims.end()
         for port in [*self._tap_ports, *self._ports]:
             port.close()
         self._close_taps()
+        self._claims.take_back(self._pool)
         missing = self._pool.missing
         self._pool.close()
         cleanup()
@@ -189,7 +198,8 @@ class Node:
         async with self._applying:
             began = time.monotonic()
             prepared = await asyncio.to_thread(self._forwarding.prepare, request.get("state") or {})
-            applied = self._forwarding.apply(prepared)
+            with self._claims.turning_to(prepared.message, self._forwarding.applied.message):
+                applied = self._forwarding.apply(prepared)
             self._last_build_seconds = time.monotonic() - began
             self._build_seconds += self._last_build_seconds
             self._states_applied += 1
@@ -245,19 +255,16 @@ class Node:
     def _port_stats(self) -> list[dict[str, Any]]:
         """Of the ports of the configuration, then of the taps beside some of them: in the order of their numbers."""
         nics = list(zip(self._settings.ports, self._ports, strict=True))
-        rows = [(settings.device, port, port.mac, settings.mtu) for settings, port in nics]
+        rows = [
+            (settings.device, port.missed + self._claims.missed(index), port.mac, settings.mtu)
+            for index, (settings, port) in enumerate(nics)
+        ]
         beside = [(settings, nic) for settings, nic in nics if settings.tap]
         for port, (settings, nic) in zip(self._tap_ports, beside, strict=True):
-            rows.append((port.name, port, nic.mac, settings.mtu))
+            rows.append((port.name, port.missed, nic.mac, settings.mtu))
         return [
-            {
-                "device": device,
-                **self._dataplane.rings(index),
-                "missed": port.missed,
-                "mac": mac.hex(":"),
-                "mtu": mtu,
-            }
-            for index, (device, port, mac, mtu) in enumerate(rows)
+            {"device": device, **self._dataplane.rings(index), "missed": missed, "mac": mac.hex(":"), "mtu": mtu}
+            for index, (device, missed, mac, mtu) in enumerate(rows)
         ]
 
     async def canary(self, _: Request) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 import socket
 import struct
 
-from forwarder.settings import PortSettings
+from forwarder.settings import KERNEL_DRIVERS, PortSettings
 
 SIOCETHTOOL = 0x8946
 GET = {  # linux/ethtool.h: the question, and the bits of the answer that mean yes
@@ -25,7 +25,7 @@ def interfaces(port: PortSettings) -> list[str]:
 
     That of a tap is none of them: by it the kernel sends.
     """
-    if port.driver == "af_packet":
+    if port.driver in KERNEL_DRIVERS:
         return [port.device]
     return [] if port.device.startswith("net_tap") else RECEIVES_FROM.findall(port.device)
 

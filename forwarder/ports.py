@@ -1,4 +1,4 @@
-"""Ports from settings: a kernel interface under af_packet, a NIC on PCI, or a DPDK virtual device by its own string.
+"""Ports from settings: a kernel interface under af_packet or af_xdp, a NIC on PCI, or a DPDK device by its string.
 
 Beside a port that the kernel does not see stands a tap, as a port of its own behind all others.
 """
@@ -11,9 +11,11 @@ import socket
 import struct
 from collections.abc import Sequence
 
+from forwarder import af_xdp
 from forwarder._dataplane import DataplaneError, PacketPool, Port
 from forwarder.offloads import MERGING, interfaces, switched_on
-from forwarder.settings import PortSettings, Refused
+from forwarder.own_sockets import own_sockets
+from forwarder.settings import KERNEL_DRIVERS, PortSettings, Refused
 from forwarder.taps import Tap
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
@@ -44,7 +46,7 @@ def devargs(port: PortSettings, index: int) -> str:
 
 def interface_index(port: PortSettings) -> int | None:
     """Index of the kernel interface that the port is, None when it is none. Raises Refused when it is missing."""
-    if port.driver != "af_packet":
+    if port.driver not in KERNEL_DRIVERS:
         return None
     try:
         return socket.if_nametoindex(port.device)
@@ -53,19 +55,6 @@ def interface_index(port: PortSettings) -> int | None:
         raise Refused(
             f"there is no network interface {port.device} here (forwarder.ports); present: {present}."
         ) from error
-
-
-def _packet_sockets() -> set[int]:
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                with socket.socket(fileno=os.dup(int(name))) as probe:
-                    if probe.family == socket.AF_PACKET:
-                        found.add(int(name))
-        except OSError:
-            continue
-    return found
 
 
 def _receive_only_ours(descriptors: set[int]) -> None:
@@ -79,8 +68,8 @@ def _receive_only_ours(descriptors: set[int]) -> None:
 
 
 def link_up(settings: PortSettings, port: Port) -> bool:
-    """Whether the port's link is up. DPDK takes every link under af_packet for up, so the kernel is asked."""
-    if settings.driver != "af_packet":
+    """Whether the port's link is up. DPDK takes every link of a kernel interface for up, so the kernel is asked."""
+    if settings.driver not in KERNEL_DRIVERS:
         return port.link_up
     request = struct.pack("16sH22x", settings.device.encode(), 0)
     try:
@@ -125,20 +114,28 @@ def open_taps(
     return opened
 
 
-def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int = 1) -> list[Port]:
+def open_ports(ports: Sequence[PortSettings], pool: PacketPool, queues: int, claims: af_xdp.Claims) -> list[Port]:
     """Open all ports, in order, with so many queues where they can. Raises Refused; then none stays open."""
     opened: list[Port] = []
     for port in ports:
         interface_index(port)
+        if port.driver == af_xdp.DRIVER:
+            af_xdp.prepare(port)
         for device in interfaces(port):
             _refuse_merging(device)
     for index, port in enumerate(ports):
-        before = _packet_sockets()
+        before = own_sockets(socket.AF_PACKET)
         try:
-            opened.append(Port.device(devargs(port, index), index, pool, queues, _own_mtu(port)))
-        except DataplaneError as error:
+            if port.driver == af_xdp.DRIVER:
+                opened.append(claims.open(port, index, pool, queues))
+            else:
+                opened.append(Port.device(devargs(port, index), index, pool, queues, _own_mtu(port)))
+        except (DataplaneError, Refused) as error:
+            claims.end()
             for done in opened:
                 done.close()
+            if isinstance(error, Refused):
+                raise
             raise Refused(_why_not(port, error)) from error
-        _receive_only_ours(_packet_sockets() - before)
+        _receive_only_ours(own_sockets(socket.AF_PACKET) - before)
     return opened

@@ -11,6 +11,10 @@ from forwarder.hashing.digest import fingerprint
 Address = IPv4Address | IPv6Address
 
 
+KERNEL_DRIVERS = ("af_packet", "af_xdp")
+"""Those whose device is an interface of the kernel."""
+
+
 class Refused(Exception):
     """The forwarder cannot start as it was asked to; the message is one sentence for the operator."""
 

@@ -114,6 +114,18 @@ def zeroloss(written: Written, path: Path) -> None:
     _save(figure, written, path, f"Highest rate without loss (source: {written['settings']['source']})")
 
 
+def ports(written: Written, path: Path) -> None:
+    """Bars of packets per second."""
+    rows = written["results"]
+    figure, axes = _bars(len(rows))
+    bars = axes.barh(range(len(rows)), [row["mpps"] for row in rows], color=BLUE)
+    axes.bar_label(bars, labels=[f" {row['ratio']:.2f} x af_packet" for row in rows], fontsize=8)
+    axes.margins(x=0.2)
+    _names(axes, rows)
+    axes.set_xlabel("million packets per second")
+    _save(figure, written, path, "A node on a veth, by driver")
+
+
 def scale(written: Written, path: Path) -> None:
     """A panel per thing that grows."""
     rows = written["results"]
@@ -224,6 +236,7 @@ DRAWN: dict[str, Callable[[Written, Path], None]] = {
     "node": node,
     "latency": latency,
     "zeroloss": zeroloss,
+    "ports": ports,
     "scale": scale,
     "tables": tables,
     "control": control,

@@ -9,7 +9,7 @@ from controller.config_sections import Forwarder
 from controller.doctor.finding import Finding, error, ok
 from controller.doctor.machine import Machine
 from controller.doctor.needs import CannotRunError, needs
-from forwarder.settings import parse
+from forwarder.settings import KERNEL_DRIVERS, parse
 
 POOL_DRIVER = "librte_mempool_ring"
 
@@ -45,4 +45,4 @@ def _devices(config: Config | None) -> list[str]:
     """As DPDK names them: a virtual device after its driver, such as net_pcap0."""
     ports = parse(config.forwarder_settings()).ports if config else ()
     virtual = {port.device.split(",")[0] for port in ports if port.driver == "vdev"}
-    return sorted(virtual | {"net_af_packet" for port in ports if port.driver == "af_packet"})
+    return sorted(virtual | {f"net_{port.driver}" for port in ports if port.driver in KERNEL_DRIVERS})

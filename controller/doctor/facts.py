@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from controller.pid_file import holder
 from controller.rundir import RunDir
+from forwarder.channels import Channels, channels
 from forwarder.offloads import switched_on
 
 Reached = Literal["connected", "refused", "silent", "no route", "not asked"]
@@ -26,6 +27,9 @@ class Facts(Protocol):
 
     def offload(self, interface: str, name: str) -> bool | None:
         """Whether gro, lro, tso or gso of an interface is on."""
+
+    def channels(self, interface: str) -> Channels | None:
+        """Receive queues of an interface."""
 
     def clock_synchronised(self) -> bool | None:
         """Whether something keeps the clock right."""
@@ -46,6 +50,10 @@ class Kernel:
     def offload(self, interface: str, name: str) -> bool | None:
         """As the forwarder asks for it."""
         return switched_on(interface, name)
+
+    def channels(self, interface: str) -> Channels | None:
+        """As the forwarder asks for them."""
+        return channels(interface)
 
     def clock_synchronised(self) -> bool | None:
         """As whatever disciplines the clock told the kernel."""
@@ -86,6 +94,7 @@ class Written:
     """A made-up machine, by a JSON object in its root; what is not in it is not known.
 
     {"offloads": {"eth1": {"gro": false, "lro": false, "tso": true, "gso": true}}, "clock_synchronised": true,
+     "receive_queues": {"eth1": 1},
      "reach": {"10.0.2.1": "connected"}, "modules": {"exabgp": true}, "runs": ["lb1"]}
     """
 
@@ -99,6 +108,11 @@ class Written:
     def offload(self, interface: str, name: str) -> bool | None:
         """`offloads`."""
         return _yes_or_no(self._under("offloads", interface), name)
+
+    def channels(self, interface: str) -> Channels | None:
+        """`receive_queues`."""
+        said = self._under("receive_queues").get(interface)
+        return Channels(said, "combined 1") if isinstance(said, int) else None
 
     def clock_synchronised(self) -> bool | None:
         """`clock_synchronised`."""

@@ -39,6 +39,8 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
         yield from _link(machine, name)
         yield from _offloads(machine, name)
         yield from _other_end(machine, name)
+    for name in _under_af_xdp(config):
+        yield from _queues(machine, name)
 
 
 def _usable(machine: Machine) -> list[str]:
@@ -79,6 +81,21 @@ def _offloads(machine: Machine, name: str) -> Iterator[Finding]:
         yield warning(f"whether {unknown} of {name} is on is not known", "the forwarder does not start with it", off)
     else:
         yield ok(f"no packets are merged on {name} (gro, lro)")
+
+
+def _under_af_xdp(config: Config) -> list[str]:
+    return [port.device for port in parse(config.forwarder_settings()).ports if port.driver == "af_xdp"]
+
+
+def _queues(machine: Machine, name: str) -> Iterator[Finding]:
+    found = machine.facts.channels(name)
+    why = "the forwarder does not start: under af_xdp a port takes packets of one"
+    if found is None:
+        yield warning(f"how many receive queues {name} has is not known", why, f"ethtool -L {name} combined 1")
+    elif found.receive > 1:
+        yield error(f"{name} has {found.receive} receive queues", why, f"ethtool -L {name} {found.one}")
+    else:
+        yield ok(f"{name} has one receive queue, as af_xdp needs it")
 
 
 def _other_end(machine: Machine, name: str) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <rte_launch.h>
 
@@ -11,8 +12,10 @@
 
 static int make_pool(struct rig *r, const struct rig_config *config)
 {
+	bool umem = config->devargs != NULL && strncmp(config->devargs, "net_af_xdp", strlen("net_af_xdp")) == 0;
+
 	if (!config->cold)
-		return packet_pool_create(&r->pool, config->name, config->packets, SOCKET_ID_ANY);
+		return packet_pool_create(&r->pool, config->name, config->packets, SOCKET_ID_ANY, umem);
 	r->pool.size = config->packets;
 	r->pool.mempool = rte_pktmbuf_pool_create(config->name, config->packets, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
 						  (int)rte_socket_id());

@@ -8,6 +8,7 @@ import shutil
 
 import pytest
 
+from forwarder import xdp
 from lab import machine
 
 
@@ -21,6 +22,7 @@ TUN = pytest.mark.skipif(not machine.TUN.exists(), reason="no /dev/net/tun")
 BUILT = pytest.mark.skipif(
     importlib.util.find_spec("forwarder._dataplane") is None, reason="the forwarder is not built"
 )
+XDP = pytest.mark.skipif(not xdp.OBJECT.exists(), reason="the XDP program is not built")
 WIRE = [AS_ROOT, tools("ip", "ethtool", "sysctl"), BUILT]
 """A forwarder on a wire of its own."""
 LAB = [AS_ROOT, tools(*machine.TOOLS), TUN, BUILT]

@@ -205,13 +205,16 @@ class Forwarder:
     def socket(self) -> Path:
         return self.run_dir / "forwarder.sock"
 
+    before: tuple[str, ...] = ()
+    """A command that the process is started by."""
+
     def launch(self, config: dict[str, Any] | str | None = None) -> subprocess.Popen[str]:
         """Start a process; None leaves forwarder.json as it is."""
         if config is not None:
             text = config if isinstance(config, str) else json.dumps(config)
             (self.run_dir / "forwarder.json").write_text(text)
         return subprocess.Popen(
-            inside(NODE, sys.executable, "-m", "forwarder", str(self.run_dir)),
+            inside(NODE, *self.before, sys.executable, "-m", "forwarder", str(self.run_dir)),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

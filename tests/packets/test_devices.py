@@ -140,3 +140,21 @@ def test_the_pool_that_the_refusal_asks_for_will_do(size: int, workers: int, dev
     if said is not None:
         (needed,) = re.findall(r"set packet_pool to (\d+)", said)
         assert refusal(int(needed), workers, device) is None
+
+
+# -- the pool that AF_XDP wants
+
+
+def test_a_pool_in_one_piece_is_used_like_any_other() -> None:
+    """What is missing from it because somebody has it stays so, unless a closed device is known to have had it."""
+    pool = PacketPool("umem", 8192, umem=True)
+    port = Port.memory("memory", 0, pool)
+    for number in range(3):
+        port.give(flow(number))
+    for held in (0, 2, 4, 8192):
+        pool.take_back(held)
+        assert pool.missing == 3
+    assert port.take() is None
+    port.close()
+    assert (pool.missing, pool.available) == (0, 8192)
+    pool.close()

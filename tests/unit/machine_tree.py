@@ -55,6 +55,7 @@ DRIVERS = {
     },
     "librte_net_thunderx.so.23.0": {"name": "net_thunderx", "pci_ids": [[0x177D, 0x0011, 0x177D, 0xA11E]]},
     "librte_net_af_packet.so.23.0": {"name": "net_af_packet"},
+    "librte_net_af_xdp.so.23.0": {"name": "net_af_xdp"},
 }
 FIB_TRIE = """Main:
   +-- 0.0.0.0/0 3 0 5

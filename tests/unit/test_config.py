@@ -213,6 +213,11 @@ def test_driver_auto_follows_the_kind_of_device(device: str, driver: str) -> Non
     assert settings["ports"][0]["driver"] == driver
 
 
+def test_af_xdp_is_asked_for_by_name() -> None:
+    settings = loads(edited("driver: auto", "driver: af_xdp")).forwarder_settings()
+    assert (settings["ports"][0]["device"], settings["ports"][0]["driver"]) == ("eth1", "af_xdp")
+
+
 def test_forwarder_settings_are_plain_json_without_what_a_reload_may_change() -> None:
     settings = loads(GOOD).forwarder_settings()
     assert json.loads(json.dumps(settings)) == settings

@@ -40,7 +40,21 @@ RULES = [
         "driver: auto",
         "driver: vdev",
         "forwarder.ports[0].driver",
-        "write af_packet or auto",
+        "write af_packet, af_xdp or auto",
+    ),
+    Row(
+        "af_xdp for a vdev",
+        "device: eth1\n      driver: auto",
+        "device: net_null0\n      driver: af_xdp",
+        "forwarder.ports[0].driver",
+        "af_xdp cannot open the vdev net_null0; write vdev or auto",
+    ),
+    Row(
+        "the vdev of AF_XDP by its own string",
+        "device: eth1",
+        'device: "net_af_xdp0,iface=eth1"',
+        "forwarder.ports[0].device",
+        "takes every packet of its interface, the kernel's too; write device: eth1 and driver: af_xdp",
     ),
     Row(
         "af_packet for a vdev",
@@ -61,7 +75,14 @@ RULES = [
         "driver: auto",
         "driver: pci",
         "forwarder.ports[0].driver",
-        "pci cannot open the interface eth1; write af_packet or auto",
+        "pci cannot open the interface eth1; write af_packet, af_xdp or auto",
+    ),
+    Row(
+        "af_xdp beside a NIC on PCI",
+        "    - device: eth1\n      driver: auto",
+        "    - {device: 0000:3b:00.0}\n    - device: eth1\n      driver: af_xdp",
+        "forwarder.ports[1].driver",
+        "af_xdp and NICs on PCI have no packet pool in common; write af_packet",
     ),
     Row(
         "a NIC on PCI without hugepages",

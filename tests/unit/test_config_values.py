@@ -280,11 +280,11 @@ VALUES = [
     ),
     Row("unknown steering", "steering: software", "steering: nic", "forwarder.steering", "write software or rss"),
     Row(
-        "AF_XDP",
+        "an unknown driver",
         "driver: auto",
-        "driver: af_xdp",
+        "driver: xdp",
         "forwarder.ports[0].driver",
-        "not built yet; write af_packet",
+        "write auto, af_packet, af_xdp, pci or vdev",
     ),
     Row(
         "a PCI address that is none",

@@ -97,7 +97,7 @@ def test_a_description_that_is_none_is_passed_over(tmp_path: Path, description: 
 
 def test_a_link_and_its_file_are_one(tree: Tree) -> None:
     names = [driver.name for driver in Machine(tree.write()).drivers]
-    assert names == ["mlx5_eth", "net_af_packet", "net_ice", "net_thunderx"]
+    assert names == ["mlx5_eth", "net_af_packet", "net_af_xdp", "net_ice", "net_thunderx"]
 
 
 def test_only_drivers_for_nics_are_read() -> None:

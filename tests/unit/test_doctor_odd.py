@@ -16,6 +16,7 @@ from controller.doctor import cpu_list
 from controller.doctor.facts import Kernel, Written
 from controller.doctor.machine import Machine
 from controller.doctor.subjects import SUBJECTS, diagnose
+from forwarder.channels import Channels
 
 FILES = sorted(path for path in good() if not re.search(r"/cpu([6-9]|\d\d)/", path))
 """Those of other CPUs are not read."""
@@ -153,6 +154,8 @@ def test_the_kernel_and_the_file_answer_the_same_questions() -> None:
     kernel, nothing = Kernel(), Written("")
     assert kernel.offload("lo", "tso") in (True, False)
     assert kernel.offload("nosuch0", "gro") is False
+    assert kernel.channels("lo") == Channels(1, "combined 1")
+    assert nothing.channels("lo") is None
     assert kernel.clock_synchronised() in (True, False)
     assert kernel.has_module("exabgp") is True
     assert kernel.has_module("nosuchmodule") is False

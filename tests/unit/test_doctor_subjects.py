@@ -72,6 +72,10 @@ def offloads(**interfaces: dict[str, bool]) -> Spoil:
     return fact(offloads=interfaces)
 
 
+def queues(number: int) -> Spoil:
+    return fact(receive_queues={"eth1": number})
+
+
 def nics(*addresses: str) -> Spoil:
     return lambda tree: setattr(tree, "nics", addresses)
 
@@ -86,6 +90,7 @@ TWO_PORTS = both(
     file(f"{V4}/conf/eth2/forwarding", "0"),
     offloads(eth1=QUIET, eth2=QUIET),
 )
+UNDER_XDP = edit("{device: eth1, mtu: 1600}", "{device: eth1, driver: af_xdp, mtu: 1600}")
 V6_VIP = both(
     edit("next_hop: {ipv4: 10.0.2.2}", 'next_hop: {ipv4: 10.0.2.2, ipv6: "fd00:2::2"}'),
     edit("vips: [", 'vips: [{name: six, address: "2001:db8::1", port: 80, pools: [web]}, '),
@@ -316,6 +321,21 @@ ROWS = [
         offloads(eth1={"gro": False}),
         (("interfaces", "warning", "whether lro of eth1 is on"),),
     ),
+    Row(
+        "one queue under af_xdp",
+        both(UNDER_XDP, queues(1)),
+    ),
+    Row(
+        "several queues under af_xdp",
+        both(UNDER_XDP, queues(4)),
+        (("interfaces", "error", "eth1 has 4 receive queues"),),
+    ),
+    Row(
+        "queues under af_xdp that nobody knows",
+        UNDER_XDP,
+        (("interfaces", "warning", "how many receive queues eth1 has is not known"),),
+    ),
+    Row("several queues under af_packet", queues(4)),
     Row(
         "a veth whose other end is here and does not cut",
         both(
