@@ -182,7 +182,7 @@ class HealthRunner:
         self.not_probed += not_probed - target.not_probed
         target.not_probed = not_probed
         if self.not_probed and not before:
-            log.error("this node cannot probe; verdicts stay as they are", reason=target.reason)
+            log.warning("this node cannot probe; verdicts stay as they are", reason=target.reason)
         elif before and not self.not_probed:
             log.info("this node can probe again")
 

@@ -18,7 +18,7 @@ WITHOUT_IOMMU = ("uio_pci_generic", "igb_uio")
 def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
     """What is on; what is missing is wrong only when a NIC shall be driven by it."""
     groups = len(machine.names("sys/kernel/iommu_groups"))
-    unsafe = machine.text(f"sys/module/vfio/parameters/{UNSAFE}") in ("Y", "1")
+    unsafe = _unsafe(machine)
     loaded = machine.is_there("sys/bus/pci/drivers/vfio-pci") or machine.is_there("sys/module/vfio_pci")
     given = [nic for address in machine.for_dpdk if (nic := nic_at(machine, address)) and not nic.bifurcated]
     bare = [nic for nic in given if nic.bound in WITHOUT_IOMMU]
@@ -42,6 +42,8 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
         )
     else:
         yield error("the IOMMU is off", f"{VFIO} gives a NIC to a program only behind an IOMMU", _turn_on(machine))
+    if driver_for(machine) != VFIO:
+        return
     if loaded:
         yield ok(f"{VFIO} is loaded")
     elif f"/{VFIO}.ko" in machine.text(f"lib/modules/{machine.word('proc/sys/kernel/osrelease')}/modules.dep"):
@@ -52,19 +54,31 @@ def examine(machine: Machine, config: Config | None) -> Iterator[Finding]:
         yield error(f"this kernel has no {VFIO}", "NICs are bound to it", mend)
 
 
-def _without(machine: Machine) -> str:
-    """vfio can do it where the kernel was built so; Debian's is not, and says nothing when asked for it."""
+def driver_for(machine: Machine) -> str:
+    """The kernel's driver that NICs are to be bound to: vfio-pci, but where a virtual machine cannot have that."""
+    behind_one = machine.names("sys/kernel/iommu_groups") or _unsafe(machine)
+    virtual = " hypervisor" in machine.text("proc/cpuinfo")
+    return VFIO if behind_one or not virtual or _can_do_without(machine) else WITHOUT_IOMMU[0]
+
+
+def _unsafe(machine: Machine) -> bool:
+    return machine.text(f"sys/module/vfio/parameters/{UNSAFE}") in ("Y", "1")
+
+
+def _can_do_without(machine: Machine) -> bool:
+    """Whether vfio was built so that it can do without an IOMMU. Debian's was not, and says nothing when asked."""
     built_with = machine.text(f"boot/config-{machine.word('proc/sys/kernel/osrelease')}")
-    if "CONFIG_VFIO_NOIOMMU=y" in built_with or machine.is_there(f"sys/module/vfio/parameters/{UNSAFE}"):
-        return f"modprobe vfio; echo 1 > /sys/module/vfio/parameters/{UNSAFE}"
-    return f"modprobe {WITHOUT_IOMMU[0]} && dpdk-devbind.py -b {WITHOUT_IOMMU[0]} ADDRESS"
+    return "CONFIG_VFIO_NOIOMMU=y" in built_with or machine.is_there(f"sys/module/vfio/parameters/{UNSAFE}")
 
 
 def _turn_on(machine: Machine) -> str:
     """On Intel many kernels have to be told to use it; elsewhere they do unless told otherwise."""
     words, cpu = machine.text("proc/cmdline").split(), machine.text("proc/cpuinfo")
     if " hypervisor" in cpu:
-        return f"give this virtual machine a virtual IOMMU; or do without, when it is trusted: {_without(machine)}"
+        unsafe = f"modprobe vfio; echo 1 > /sys/module/vfio/parameters/{UNSAFE}"
+        bare = f"bind the NIC to {WITHOUT_IOMMU[0]}"
+        without = unsafe if _can_do_without(machine) else bare
+        return f"give this virtual machine a virtual IOMMU; or do without, when it is trusted: {without}"
     if "GenuineIntel" not in cpu:
         off = [word for word in ("amd_iommu=off", "iommu=off") if word in words]
         return (

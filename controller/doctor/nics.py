@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from controller.config import Config
 from controller.doctor.finding import Finding, error, ok, warning
-from controller.doctor.iommu import VFIO
+from controller.doctor.iommu import VFIO, driver_for
 from controller.doctor.machine import Machine
 from controller.doctor.pci import DEVICES, Nic, nic_at, nics
 from forwarder.pci import FOR_PROGRAMS
@@ -71,11 +71,12 @@ def _left_to_the_kernel(nic: Nic) -> Iterator[Finding]:
 
 
 def _to_bind(machine: Machine, nic: Nic) -> Iterator[Finding]:
+    driver = driver_for(machine)
     yield error(
-        f"{nic.address} is bound to {nic.bound or 'nothing'}, not to {VFIO}",
+        f"{nic.address} is bound to {nic.bound or 'nothing'}, not to {driver}",
         "DPDK can have a NIC only when the kernel has let go of it",
-        f"modprobe {VFIO} && dpdk-devbind.py -b {VFIO} {nic.address}   # for good: driverctl set-override "
-        f"{nic.address} {VFIO}",
+        f"modprobe {driver} && dpdk-devbind.py -b {driver} {nic.address}   # for good: driverctl set-override "
+        f"{nic.address} {driver}",
     )
     for name in set(nic.interfaces) & _with_default_route(machine):
         yield warning(

@@ -174,6 +174,16 @@ ROWS = [
     ),
     Row("bound to nothing", gone(f"{ADDRESS}/driver"), (("NICs", "error", f"{NIC} is bound to nothing"),)),
     Row(
+        "a virtual machine without an IOMMU, on Debian's kernel",
+        both(
+            gone("sys/kernel/iommu_groups"),
+            gone("sys/module/vfio"),
+            file("proc/cpuinfo", "vendor_id\t: GenuineIntel\nflags\t\t: fpu tsc hypervisor"),
+            link(f"{ADDRESS}/driver", "../../drivers/ice"),
+        ),
+        (("IOMMU", "error", "the IOMMU is off"), ("NICs", "error", f"{NIC} is bound to ice, not to uio_pci_generic")),
+    ),
+    Row(
         "bound to a driver that does without an IOMMU, which is off",
         both(gone("sys/kernel/iommu_groups"), link(f"{ADDRESS}/driver", "../../drivers/uio_pci_generic")),
         (("IOMMU", "warning", f"uio_pci_generic hands out {NIC} without an IOMMU"),),

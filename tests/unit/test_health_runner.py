@@ -262,7 +262,7 @@ async def test_what_this_node_cannot_ask_is_not_held_against_a_backend(captured:
     await until(lambda: backends.runner.not_probed == 0)
     await backends.runner.close()
     assert [(e["log_level"], e["event"]) for e in captured] == [
-        ("error", "this node cannot probe; verdicts stay as they are"),
+        ("warning", "this node cannot probe; verdicts stay as they are"),
         ("info", "this node can probe again"),
     ]
 
