@@ -95,7 +95,7 @@ static int make_dataplane(struct rig *r, const struct rig_config *config)
 
 	queues = config->layout == LAYOUT_RSS ? (uint16_t)config->workers : 1;
 	r->port = config->devargs == NULL ? port_new_memory(config->name, 0, queues, &error)
-					  : port_new_device(config->devargs, 0, &r->pool, queues, &error);
+					  : port_new_device(config->devargs, 0, &r->pool, queues, 0, &error);
 	if (r->port == NULL)
 		return error;
 	r->dataplane = dataplane_new(&asked, &r->pool, &r->port, 1, &error);

@@ -176,7 +176,7 @@ struct source *source_new(struct node *n, const char *devargs, unsigned int lcor
 	s->lcore = lcore;
 	generator_init(&s->generator, &n->config.generator, 2);
 	if (devargs != NULL) {
-		s->port = port_new_device(devargs, 1, &n->rig.pool, 1, error);
+		s->port = port_new_device(devargs, 1, &n->rig.pool, 1, 0, error);
 		if (s->port != NULL)
 			*error = wait_for_link(s);
 	}
