@@ -9,6 +9,8 @@ STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
 PURE := parse plain checksum vip_table conn_table churn load_bound maglev quotas turns seek place encap icmp fragment \
         path_mtu
+PRODUCT := setup.py pyproject.toml $(wildcard csrc/*.[ch] forwarder/*.pyx forwarder/*.pxd packaging/*/* \
+           $(foreach part,forwarder controller lab,$(part)/*.py $(part)/*/*.py))
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
 C_FILES := $(wildcard csrc/*.c csrc/*.h tests/csrc/*.c tests/csrc/*.h tests/fuzz/*.c tests/fuzz/*.h) \
@@ -24,11 +26,12 @@ APT := build-essential gcc-bpf pkg-config libdpdk-dev librte-mempool-ring23 libp
        python3-venv bird2 iproute2 ethtool procps
 FUZZ_APT := clang libclang-rt-dev
 DOCS_APT := curl tcpdump
+PCI_APT := qemu-system-x86 debootstrap e2fsprogs
 
 .PHONY: help setup build demo install test lint test-c test-unit test-hashing test-packets test-sanitized test-lab \
         test-install test-docs coverage fuzz corpus sanitized debug clean hashing bench bench-instructions bench-node \
         bench-latency bench-zeroloss bench-ports bench-scale bench-tables bench-control bench-health bench-pytest \
-        bench-all compose-test
+        bench-all compose-test test-pci
 .DELETE_ON_ERROR:
 
 help: ## what there is to make
@@ -84,6 +87,17 @@ test-lab: build $(STAMPS)/promtool ## speaker, forwarder and whole laboratory in
 
 compose-test: $(STAMPS)/docker ## docker-compose.yml with a real Docker engine (root, minutes; not part of `make test`)
 	$(BIN)/pytest -q -s tests/compose
+
+# The image is made once; `make clean` takes it away. The product goes into it anew when a file of it has changed.
+test-pci: build $(STAMPS)/pci-product build/pci/disk.ext4 ## NICs on PCI, in an emulated machine (root, minutes; not part of `make test`)
+	$(BIN)/pytest -q -s -x tests/pci
+
+build/pci/disk.ext4: tests/pci/image.sh | $(STAMPS)/pci
+	tests/pci/image.sh $(@D)
+
+$(STAMPS)/pci-product: $(STAMPS)/pci tests/pci/product.sh $(PRODUCT)
+	tests/pci/product.sh build/pci/product
+	@touch $@
 
 coverage: $(STAMPS)/python ## branches of the pure C files that the C tests and the fuzz corpus take; fails below 90 %
 	@$(MAKE) -s $(CTESTS:%=build/coverage/%) $(FUZZ:%=build/coverage/fuzz_%)
@@ -213,6 +227,10 @@ $(STAMPS)/docker: $(STAMPS)/python
 	$(call install-packages,iproute2 debootstrap \
 		$$(docker version >/dev/null 2>&1 || command -v dockerd >/dev/null || echo docker.io iptables) \
 		$$(docker compose version >/dev/null 2>&1 || command -v docker-compose >/dev/null || echo docker-compose))
+	@touch $@
+
+$(STAMPS)/pci: $(STAMPS)/apt
+	$(call install-packages,$(PCI_APT))
 	@touch $@
 
 $(STAMPS)/fuzz: $(STAMPS)/python

@@ -7,6 +7,7 @@ client --- router === lb1, lb2     (BGP, ECMP; a node gets and sends on one port
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface
 from typing import Final
@@ -83,11 +84,11 @@ BACKENDS: Final = tuple(
 )  # fmt: skip
 
 
-def build(tunnel_mtu: int = TUNNEL_MTU) -> None:
+def build(tunnel_mtu: int = TUNNEL_MTU, nodes: Sequence[Host] = NODES) -> None:
     """Create every namespace, link, address and route of the lab; nodes and backends are on links of `tunnel_mtu`."""
     ROUTER.create(*ROUTER_SYSCTLS)
     _connect(CLIENT, CLIENT_MTU)
-    for host in (*NODES, *BACKENDS):
+    for host in (*nodes, *BACKENDS):
         _connect(host, tunnel_mtu)
     for address in CLIENT_ADDRESSES[1:]:
         CLIENT.namespace.ip("address", "add", f"{address}/24", "dev", DEVICE)
