@@ -8,6 +8,10 @@
 #include "trace.h"
 #include "wire.h"
 
+// A lane has the packets, the worker's jobs and the tables' lines of a burst in one core's first-level cache, all at once;
+// by measurement (perf/README.md).
+enum { LANE_BURST = 24 };
+
 enum { SHORTEST = RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN + sizeof(struct rte_ipv4_hdr) };
 
 // Whether the frame is here by right although it is not plain, since RSS is sure to have seen its ports: a cheap look, for
@@ -117,7 +121,8 @@ static uint16_t receive(struct lane *l, uint16_t index)
 	struct port *port = l->muxing.ports[index];
 	struct arrivals *arrivals = &l->arrivals[index];
 	uint16_t own = index == 0 && !rte_ring_empty(l->own) ? take_own(l, burst) : 0;
-	uint16_t n = own + port_receive(port, l->index, burst + own, BURST - own);
+	uint16_t room = own < LANE_BURST ? LANE_BURST - own : 0;
+	uint16_t n = own + port_receive(port, l->index, burst + own, room);
 
 	for (uint16_t i = own; i < n; i++) {
 		*packet_note(burst[i]) = (struct packet_note){0};

@@ -15,7 +15,7 @@
 
 #include "packet_poison.h"
 
-// A burst is what stages take at once, at most; by measurement (perf/README.md).
+// A burst is what stages take at once, at most (lanes take less); by measurement (perf/README.md).
 enum { BURST = 64, MAX_PORTS = 16, MAX_WORKERS = 32 };
 
 // Pools below the second size have no caches: they are for tests and prompts.
