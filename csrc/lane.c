@@ -107,10 +107,7 @@ static void number(struct lane *l, struct rte_mbuf **burst, uint16_t n)
 
 static uint16_t take_own(struct lane *l, struct rte_mbuf **burst)
 {
-	uint16_t n = (uint16_t)rte_ring_sc_dequeue_burst(l->own, (void **)burst, BURST, NULL);
-
-	count(&l->own_received, n);
-	return n;
+	return (uint16_t)rte_ring_sc_dequeue_burst(l->own, (void **)burst, BURST, NULL);
 }
 
 // A burst from a port: packets of our own first, so that a flood does not starve the canary. What the kernel sends goes
@@ -129,6 +126,8 @@ static uint16_t receive(struct lane *l, uint16_t index)
 		burst[i]->port = index;
 	}
 	count(&arrivals->received, n);
+	if (own > 0)
+		count(&l->own_received, own); // after: they are taken off what was received
 	if (l->worker->stats.trace != NULL)
 		number(l, burst + own, n - own);
 	if (port->kind == PORT_KERNEL_SIDE) {
