@@ -18,14 +18,18 @@ void kernel_side_open(struct kernel_side *k, const int *files, uint16_t queues, 
 	memcpy(k->files, files, queues * sizeof(*files));
 }
 
-static struct rte_mbuf *read_frame(struct kernel_side *k, int file)
+static struct rte_mbuf *read_frame(struct kernel_side *k, uint16_t queue)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(k->pool->mempool);
 	ssize_t length;
 
 	if (m == NULL)
 		return NULL;
-	length = read(file, rte_pktmbuf_mtod(m, void *), rte_pktmbuf_tailroom(m));
+	length = read(k->files[queue], rte_pktmbuf_mtod(m, void *), rte_pktmbuf_tailroom(m));
+	if (length == rte_pktmbuf_tailroom(m)) { // and the rest of it was thrown away
+		count(&k->too_long[queue], 1);
+		length = 0;
+	}
 	if (length <= 0) {
 		rte_pktmbuf_free(m);
 		return NULL;
@@ -43,7 +47,7 @@ uint16_t kernel_side_receive(struct kernel_side *k, uint16_t queue, struct rte_m
 
 	if (now < k->next_look[queue])
 		return 0;
-	while (received < n && (burst[received] = read_frame(k, k->files[queue])) != NULL)
+	while (received < n && (burst[received] = read_frame(k, queue)) != NULL)
 		received++;
 	if (received < n) // else there may be more at once
 		k->next_look[queue] = now + k->look_cycles;

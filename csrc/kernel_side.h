@@ -21,11 +21,13 @@ struct kernel_side {
 	uint64_t look_cycles;           // between looks
 	uint64_t next_look[MAX_WORKERS]; // by the clock of rte_rdtsc(); written by who reads the queue
 	uint64_t refused[MAX_WORKERS];  // frames that the kernel would not take; written by who writes the queue
+	uint64_t too_long[MAX_WORKERS]; // frames of the kernel's that no packet has room for; written by who reads it
 };
 
 void kernel_side_open(struct kernel_side *k, const int *files, uint16_t queues, struct packet_pool *pool);
 
-// Frames that the kernel sends, at most `n`; the caller owns them. Without packets in the pool they wait in the kernel.
+// Frames that the kernel sends, at most `n`; the caller owns them. Without packets in the pool they wait in the kernel. One
+// that is longer than a packet's buffer, which somebody has made the interface's MTU for, is dropped and counted.
 uint16_t kernel_side_receive(struct kernel_side *k, uint16_t queue, struct rte_mbuf **burst, uint16_t n);
 
 // Give all to the kernel and free them. What it does not take is counted as refused: the interface is down.

@@ -334,7 +334,8 @@ uint64_t port_missed(const struct port *port)
 	uint64_t refused = 0;
 
 	for (uint16_t q = 0; q < port->queues; q++)
-		refused += __atomic_load_n(&port->kernel_side.refused[q], __ATOMIC_RELAXED);
+		refused += __atomic_load_n(&port->kernel_side.refused[q], __ATOMIC_RELAXED) +
+			   __atomic_load_n(&port->kernel_side.too_long[q], __ATOMIC_RELAXED);
 	if (port->kind != PORT_DEVICE || rte_eth_stats_get(port->id, &stats) != 0)
 		return refused;
 	return stats.imissed + stats.rx_nombuf;

@@ -69,7 +69,8 @@ void port_close(struct port *port);
 
 bool port_link_up(const struct port *port);
 
-// Packets the device itself dropped because nobody took them in time; of a kernel's side those that the kernel refused.
+// Packets the device itself dropped because nobody took them in time; of a kernel's side those that the kernel
+// refused, and those of the kernel's that are too long.
 uint64_t port_missed(const struct port *port);
 
 // Whether it can be known which transmitted packets are back in the pool.

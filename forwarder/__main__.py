@@ -16,6 +16,7 @@ import structlog
 
 from forwarder.control import ControlServer
 from forwarder.settings import Refused, Settings, load
+from forwarder.taps import TapGone
 
 
 class RunsAlready(Exception):
@@ -44,6 +45,13 @@ def locked_pid_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _cause(error: BaseException) -> BaseException:
+    """What one of several tasks ended with: its words are the last ones of the log."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 async def serve(settings: Settings, run_dir: Path) -> None:
     """Run until SIGTERM or SIGINT. Raises Refused."""
     try:
@@ -69,8 +77,9 @@ async def serve(settings: Settings, run_dir: Path) -> None:
         await server.stop()
         running.cancel()
         missing = node.stop()
-    if running.done() and not running.cancelled():
-        running.result()
+    failure = running.exception() if running.done() and not running.cancelled() else None
+    if failure is not None:
+        raise _cause(failure)
     if missing:
         raise PacketsMissing(f"{missing} packets did not return to the pool.")
 
@@ -97,7 +106,7 @@ def main() -> int:
     except Refused as error:
         print(error, file=sys.stderr)
         return 2
-    except (RunsAlready, PacketsMissing) as error:
+    except (RunsAlready, PacketsMissing, TapGone) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -40,8 +40,11 @@ class Node:
                 if port.driver == "pci":
                     pci.check(port.device)
             interfaces = [self._interface(port) for port in settings.ports]
-            with pci.near(pci.numa_node(settings.ports)):
-                lcores = self._open()
+            usable = environment.usable_cpus(settings.cpus)
+            lcores = environment.start(settings, self._kept.new_hugepage_bytes)
+            node = pci.numa_node(settings.ports)
+            with pci.near(node):
+                self._open(ANY_SOCKET if node is None else node, usable)
         except Refused:
             self._kept.give_up()
             self._close_taps()
@@ -62,7 +65,7 @@ class Node:
         self._build_seconds = 0.0
         self._last_build_seconds = 0.0
         self._kept.take_over(self._dataplane)
-        self._dataplane.start(lcores)
+        self._dataplane.start(lcores if self._layout.name == "software" else lcores[1:-1])
 
     def _interface(self, port: PortSettings) -> int | None:
         """The kernel's interface that has what is not ours: the port itself, or a tap beside it, which is made."""
@@ -74,19 +77,12 @@ class Node:
         for tap in filter(None, self._taps):
             tap.close()
 
-    def _open(self) -> list[int]:
-        """DPDK, pool, ports and data plane; returns the lcores to run on. Raises Refused."""
+    def _open(self, memory: int, usable: set[int]) -> None:
+        """Pool, with the `memory` of a NUMA node, ports and data plane on `usable` CPUs. Raises Refused."""
         settings = self._settings
-        usable = environment.usable_cpus(settings.cpus)
-        lcores = environment.start(settings, self._kept.new_hugepage_bytes)
         try:
-            node = pci.numa_node(settings.ports)
-            self._pool = PacketPool(
-                "packet_pool",
-                settings.packet_pool,
-                socket=ANY_SOCKET if node is None else node,
-                umem=af_xdp.is_among(settings.ports),
-            )
+            umem = af_xdp.is_among(settings.ports)
+            self._pool = PacketPool("packet_pool", settings.packet_pool, socket=memory, umem=umem)
         except Exception as error:
             raise Refused(f"the packet pool could not be made: {error}.") from error
         self._claims = af_xdp.Claims(settings.sources)
@@ -116,7 +112,6 @@ class Node:
             )
         except Exception as error:
             raise Refused(f"the data plane could not be made: {error}.") from error
-        return lcores if self._layout.name == "software" else lcores[1:-1]
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -148,7 +143,7 @@ class Node:
         while any(self._taps):
             for port, tap in zip(self._ports, self._taps, strict=True):
                 if tap is not None:
-                    tap.follow(port.link_up)
+                    tap.follow(port.link_up)  # raises TapGone, which ends the forwarder
             await asyncio.sleep(LINK_PERIOD)
 
     async def _reap(self) -> None:

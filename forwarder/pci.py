@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from forwarder.settings import PortSettings, Refused
@@ -44,7 +44,8 @@ def near(node: int | None) -> Iterator[None]:
     """On the CPUs of a NUMA node: memory that is first written here lies there."""
     before = os.sched_getaffinity(0)
     if node is not None:
-        os.sched_setaffinity(0, {int(cpu.name[3:]) for cpu in (NODES / f"node{node}").glob("cpu[0-9]*")})
+        with suppress(OSError):  # none of them is ours, or the node has none: then it lies where it may
+            os.sched_setaffinity(0, {int(cpu.name[3:]) for cpu in (NODES / f"node{node}").glob("cpu[0-9]*")})
     try:
         yield
     finally:

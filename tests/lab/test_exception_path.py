@@ -214,6 +214,32 @@ def test_addresses_routes_and_the_session_outlive_a_forwarder(lab: object, numbe
     assert traffic.burst(REQUESTS).failed == 0
 
 
+def test_another_forwarder_does_not_get_an_interface_that_is_in_use(lab: object) -> None:
+    take = f"from forwarder.taps import Tap; Tap({TAP!r})"
+    with pytest.raises(LabError, match="maglev0 is beside a port of another forwarder"):
+        NODE.namespace.run(sys.executable, "-c", take)
+    assert has_carrier()
+
+
+def test_the_neighbors_outlive_a_forwarder(lab: object) -> None:
+    ip("neighbor", "replace", "10.0.2.77", "lladdr", OTHER_MACS[0], "dev", TAP, "nud", "permanent")
+    pid = nodes.status(NODE)["forwarder"]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: nodes.status(NODE)["forwarder"]["pid"] not in (None, pid), PATIENCE, "there is another one")
+    wait_until(serves, PATIENCE * 2, "both nodes serve")
+    assert "PERMANENT" in ip("neighbor", "show", "10.0.2.77", "dev", TAP)
+
+
+def test_an_interface_that_was_removed_is_told_and_made_anew(lab: object) -> None:
+    ip("link", "del", TAP)
+    said = f"the interface {TAP} beside a port was removed or renamed"
+    wait_until(lambda: said in nodes.log_path(NODE).read_text(), PATIENCE, "the forwarder has said so")
+    wait_until(lambda: is_there(TAP), PATIENCE, "there is another one")
+    give_addresses()
+    wait_until(serves, PATIENCE * 4, "both nodes serve")
+    assert traffic.burst(REQUESTS).failed == 0
+
+
 def verdicts_of_down() -> int:
     return nodes.log_path(NODE).read_text().count('"verdict": "down"')
 

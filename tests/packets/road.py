@@ -353,7 +353,8 @@ class Road:
         assert sum(self.taken) == leaving + self.dataplane.pieces, (self.taken, fates)
         if self.kernels:
             refused = sum(port.missed for port in self.ports[len(self.taken) :])
-            assert sum(kernel.total() for kernel in self.kernels) + refused == fates["punt"]
+            got = sum(kernel.total() for kernel in self.kernels)
+            assert got <= fates["punt"] <= got + refused
         self.assert_laws()
         for index in range(len(self.ports)):
             rings = self.dataplane.rings(index)

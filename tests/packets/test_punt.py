@@ -140,6 +140,15 @@ def test_what_the_kernel_does_not_take_is_counted_and_comes_back_to_the_pool(bes
     assert beside.fates() == {"punt": 100}
 
 
+def test_a_frame_of_the_kernels_that_no_buffer_holds_is_dropped_and_counted_not_cut(beside: Road) -> None:
+    longest = bytes(ether(IP(src=TUNNEL, dst=CLIENT) / UDP(dport=9))).ljust(2047, b"x")
+    beside.kernels[0].ends[0].send(longest + b"x")
+    beside.kernel_sends(longest)
+    assert beside.take() == [longest]
+    assert beside.ports[1].missed == 1
+    assert beside.fates() == {"from_kernel": 1}
+
+
 @pytest.fixture
 def flooded(make_road: MakeRoad) -> Road:
     """A road whose kernel has got all that it may of ordinary packets in this second."""
