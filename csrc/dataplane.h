@@ -160,7 +160,7 @@ bool dataplane_take_over(struct dataplane *d, const uint16_t *generations, const
 uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
 			     uint16_t count);
 
-// `mtu` of one port counts the outer IP packet; `punts` when a kernel has what is not ours; `unfinished` when packets may
+// `mtu` of one port counts the outer IP packet; `punts` when a kernel sees what is not ours by itself; `unfinished` when packets may
 // come in by it whose checksums were left to a NIC.
 void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished);
 

@@ -57,16 +57,16 @@ uint16_t kernel_side_receive(struct kernel_side *k, uint16_t queue, struct rte_m
 static bool write_frame(int file, struct rte_mbuf **frame)
 {
 	struct iovec buffers[MOST_BUFFERS];
-	int count = 0;
+	int used = 0;
 
 	if (((*frame)->ol_flags & RTE_MBUF_F_TX_VLAN) && rte_vlan_insert(frame) != 0) // there is no NIC to put it back
 		return false;
 	for (const struct rte_mbuf *m = *frame; m != NULL; m = m->next) {
-		if (count == MOST_BUFFERS)
+		if (used == MOST_BUFFERS)
 			return false;
-		buffers[count++] = (struct iovec){rte_pktmbuf_mtod(m, void *), m->data_len};
+		buffers[used++] = (struct iovec){rte_pktmbuf_mtod(m, void *), m->data_len};
 	}
-	return writev(file, buffers, count) == (ssize_t)(*frame)->pkt_len;
+	return writev(file, buffers, used) == (ssize_t)(*frame)->pkt_len;
 }
 
 void kernel_side_transmit(struct kernel_side *k, uint16_t queue, struct rte_mbuf **burst, uint16_t n)

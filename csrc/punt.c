@@ -52,7 +52,7 @@ enum reason punt(struct worker *w, struct rte_mbuf *m, const struct packet_view 
 	uint16_t side = w->egress[m->port].kernel_side;
 	struct packet_note *note = packet_note(m);
 
-	if (!w->egress[m->port].punts)
+	if (side == 0 && !w->egress[m->port].punts)
 		return v != NULL ? REASON_other_address : REASON_not_ip;
 	if (side == 0 || (note->flags & PACKET_OWN))
 		return reason; // the kernel has seen it by itself, or nobody needs to

@@ -20,7 +20,7 @@ struct next_hop {
 struct egress {
 	uint8_t mac[6];
 	uint16_t mtu; // of the outer IP packet
-	bool punts;   // a kernel has the packets that are not for a vip
+	bool punts;   // a kernel sees by itself the packets that are not for a vip
 	bool unfinished; // what comes in by it may have checksums left to a NIC (checksum.h)
 	uint16_t kernel_side; // the port by which the kernel gets them (punt.h); 0: none, it sees them by itself
 } __attribute__((aligned(16)));

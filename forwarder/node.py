@@ -52,8 +52,8 @@ class Node:
         for index, port in enumerate(settings.ports):
             # A kernel may be at the other end of any wire but that of a real NIC, and leave checksums to it. Under
             # af_xdp it has kept for itself what is not ours.
-            punts = port.driver == "af_packet" or port.tap is not None
-            self._dataplane.set_port(index, port.mtu, punts=punts, unfinished=port.driver != "pci")
+            punts, unfinished = port.driver == "af_packet", port.driver != "pci"
+            self._dataplane.set_port(index, port.mtu, punts=punts, unfinished=unfinished)
         self._hops = NextHops(settings.ports, interfaces)
         self._forwarding = Forwarding(
             self._dataplane, self._hops, settings.sources, settings.node, self._kept.ids, self._kept.note

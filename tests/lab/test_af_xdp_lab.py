@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,12 +14,13 @@ from typing import Any
 import pytest
 import yaml
 from needs import LAB, XDP
+from whole_lab import requests, routed
 
 from forwarder import xdp
 from lab import laboratory, namespaces, nodes
 from lab.laboratory import wait_until
 from lab.nodes import MAGLEV, WORK
-from lab.topology import BACKENDS, CLIENT, CLIENT_ADDRESSES, DEVICE, NODES, ROUTER, VIP, Host
+from lab.topology import BACKENDS, DEVICE, NODES, ROUTER, VIP, Host
 
 MORE = VIP + 1
 REQUESTS = 1000
@@ -63,13 +63,6 @@ def reload(*vips: dict[str, Any]) -> None:
         subprocess.run(words, check=True, capture_output=True, env={**os.environ, **nodes.ENVIRONMENT})
 
 
-def routed(address: IPv4Address) -> bool:
-    """Whether the router spreads an address over both nodes."""
-    routes = ROUTER.show("route", "show", f"{address}/32")
-    hops = {hop["gateway"] for route in routes for hop in route.get("nexthops", [])}
-    return hops == {str(node.address) for node in NODES}
-
-
 def another(node: Host, was: int) -> bool:
     """Whether the node has another forwarder than it had."""
     return nodes.status(node)["forwarder"]["pid"] not in (None, was)
@@ -81,19 +74,8 @@ def program(node: Host) -> str | None:
     return str(link["xdp"]["prog"]["name"]) if "xdp" in link else None
 
 
-def requests(address: IPv4Address) -> dict[str, Any]:
-    """What a client saw of so many requests, each on a connection of its own."""
-    words = [sys.executable, "-m", "lab.load", str(address), "80", "--requests", str(REQUESTS)]
-    words += [word for source in CLIENT_ADDRESSES for word in ("--source", str(source))]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with CLIENT.namespace.start(words, WORK / "client.log", **pipes) as client:
-        assert client.stdout is not None
-        client.stdout.readline()  # it is ready
-        return dict(json.loads(client.stdout.readline()))
-
-
 def assert_answered(address: IPv4Address) -> None:
-    seen = requests(address)
+    seen = requests(address, REQUESTS)
     assert (seen["answered"], seen["failed"], seen["retries"]) == (REQUESTS, 0, [])
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from ipaddress import IPv4Address, ip_address
-from typing import Any
+from ipaddress import ip_address
 
 import pytest
 import yaml
 from needs import LAB
-from whole_lab import maglev, whole_lab
+from whole_lab import maglev, requests, routed, whole_lab
 
 from controller import offline
 from controller.api_client import ask
@@ -24,7 +20,7 @@ from forwarder.hashing.slot_table import SCHEDULERS
 from lab import nodes
 from lab.laboratory import settled, wait_until
 from lab.nodes import WORK
-from lab.topology import BACKENDS, CLIENT, CLIENT_ADDRESSES, NODES, ROUTER, VIP, Host
+from lab.topology import BACKENDS, NODES, VIP, Host
 
 REQUESTS = 400  # to each vip, each on a connection of its own
 WEIGHTS = {"b1": 100, "b2": 100, "b3": 200, "b4": 0}
@@ -51,14 +47,6 @@ def configure(node: Host, backwards: bool) -> Config:
     return load(path)
 
 
-def routed(address: IPv4Address) -> bool:
-    """Whether the router spreads an address over both nodes."""
-    routes = ROUTER.show("route", "show", f"{address}/32")
-    return {hop["gateway"] for route in routes for hop in route.get("nexthops", [])} == {
-        str(n.address) for n in NODES
-    }
-
-
 @pytest.fixture(scope="module")
 def configs() -> Iterator[dict[str, Config]]:
     """The lab is up, and both nodes serve every vip of their configs."""
@@ -76,20 +64,9 @@ def configs() -> Iterator[dict[str, Config]]:
         yield made
 
 
-def requests(address: IPv4Address) -> dict[str, Any]:
-    """What a client saw of so many requests, from all its addresses in turn."""
-    words = [sys.executable, "-m", "lab.load", str(address), "80", "--requests", str(REQUESTS)]
-    words += [word for source in CLIENT_ADDRESSES for word in ("--source", str(source))]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with CLIENT.namespace.start(words, WORK / "client.log", **pipes) as client:
-        assert client.stdout is not None
-        client.stdout.readline()  # it is ready; it ends by itself, or early once stdin is closed
-        return dict(json.loads(client.stdout.readline()))
-
-
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_every_request_is_answered_and_backends_share_them(configs: dict[str, Config], scheduler: str) -> None:
-    seen = requests(VIPS[scheduler])
+    seen = requests(VIPS[scheduler], REQUESTS)
     assert (seen["answered"], seen["failed"], seen["retries"]) == (REQUESTS, 0, [])
     assert sum(seen["per_backend"].values()) == REQUESTS
     shares = {name: WEIGHTS[name] / 400 * REQUESTS for name in ("b1", "b2", "b3")}

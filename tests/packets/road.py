@@ -187,7 +187,7 @@ class Road:
             layout=layout,
         )
         for index, port in enumerate(settings):
-            self.dataplane.set_port(index, port.mtu, punts or index in beside)
+            self.dataplane.set_port(index, port.mtu, punts)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
         own = {version: ip_address(address) for version, address in addresses.items()}
