@@ -87,7 +87,7 @@ def is_there(device: str) -> bool:
 
 
 def serves() -> bool:
-    return laboratory.all_announced() and laboratory.settled({"b1", "b2", "b3"})
+    return has_carrier() and laboratory.all_announced() and laboratory.settled({"b1", "b2", "b3"})
 
 
 def start_the_node() -> subprocess.Popen[str]:
