@@ -237,7 +237,7 @@ static inline uint32_t classify_plain(const struct worker *w, const struct state
 uint16_t classify_pass(struct worker *w, const struct state *s, struct rte_mbuf **burst, struct job *jobs, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++) {
-		rte_prefetch0(rte_pktmbuf_mtod(burst[i], void *));
+		packet_prefetch(burst[i]);
 		jobs[i].plain = false;
 	}
 	if (unlikely(s == NULL || classify_plain(w, s, burst, jobs, n) < n))

@@ -74,7 +74,7 @@ uint32_t worker_turn(struct worker *w)
 	struct rte_mbuf *burst[BURST];
 	uint16_t n = (uint16_t)rte_ring_sc_dequeue_burst(w->in, (void **)burst, BURST, NULL);
 
-	worker_housekeeping(w);
 	worker_burst(w, burst, n);
+	worker_housekeeping(w); // no packet waits for it
 	return n;
 }
