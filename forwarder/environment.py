@@ -71,13 +71,8 @@ def _check(settings: Settings, usable: set[int], megabytes: int) -> None:
         return
     if os.geteuid() != 0:
         raise Refused("hugepages need root: start the node as root, or write `hugepages: false`.")
-    pages = Hugepages.read(MEMINFO.read_text())
-    if pages.free_megabytes < megabytes:
-        raise Refused(
-            f"{megabytes} MB of hugepages are needed and {pages.free_megabytes} MB are free: reserve them with "
-            f"`sysctl -w vm.nr_hugepages={pages.wanted(megabytes)}`, or write `hugepages: false` in the "
-            "forwarder section to use ordinary memory."
-        )
+    if shortage := Hugepages.read(MEMINFO.read_text()).shortage(megabytes):
+        raise Refused(f"{shortage}, or write `hugepages: false` in the forwarder section to use ordinary memory.")
 
 
 def _memory(megabytes: int, node: int | None) -> list[str]:

@@ -26,6 +26,15 @@ class Hugepages:
         """Memory in free pages."""
         return self.free * self.kilobytes // 1024
 
+    def shortage(self, megabytes: int) -> str | None:
+        """What is missing for so much memory and how to get it, an unfinished sentence; None when it is there."""
+        if self.free_megabytes >= megabytes:
+            return None
+        return (
+            f"{megabytes} MB of hugepages are needed and {self.free_megabytes} MB are free: reserve them with "
+            f"`sysctl -w vm.nr_hugepages={self.wanted(megabytes)}`"
+        )
+
     def wanted(self, megabytes: int) -> int:
         """The total to ask the kernel for, so that so much is free beside what others have."""
         return self.total - self.free + -(-megabytes * 1024 // (self.kilobytes or 2048))

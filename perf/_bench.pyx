@@ -55,6 +55,7 @@ cdef extern from "bench.h" nogil:
 cdef extern from "node.h" nogil:
     enum node_mode:
         NODE_PASS
+        NODE_PLAIN
         NODE_TURNS
         NODE_STAGES
 
@@ -106,7 +107,7 @@ cdef extern from "source.h" nogil:
 
 TRAFFIC = {"hit": TRAFFIC_HIT, "stale": TRAFFIC_STALE, "new": TRAFFIC_NEW, "flood": TRAFFIC_FLOOD,
            "not_vip": TRAFFIC_NOT_VIP}
-MODES = {"pass": NODE_PASS, "turns": NODE_TURNS, "stages": NODE_STAGES}
+MODES = {"pass": NODE_PASS, "plain": NODE_PLAIN, "turns": NODE_TURNS, "stages": NODE_STAGES}
 LAYOUTS = {"software": LAYOUT_SOFTWARE, "rss": LAYOUT_RSS}
 IDLE = {"spin": IDLE_SPIN, "yield": IDLE_YIELD, "sleep": IDLE_SLEEP}
 cdef list _eal_arguments = None
@@ -196,7 +197,7 @@ cdef class Node:
             node_open_flows(self.handle)
 
     def start(self, str mode, list lcores, *, bint lay=True):
-        """Begin a round: "pass", "turns" or "stages"."""
+        """Begin a round: "pass", "plain", "turns" or "stages"."""
         cdef unsigned int numbers[34]
         cdef node_mode chosen = MODES[mode]
         cdef int rc

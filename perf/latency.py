@@ -1,5 +1,7 @@
 """Delay through a node against load, beside a plain forwarder on the same port at the same rates, in one run.
 
+A plain forwarder exchanges each frame's MAC addresses, as testpmd's macswap does; passing through does not even look.
+
 Source and sink are one thread on the first CPU, node or forwarder spin on the last; between them is a memory port, so
 what is measured is ours: the time from a packet's offer to the port until the sink has it in hand. The load is a
 share of the node's zero-loss rate, found first. The last load is as much as the source can send: then the law is that
@@ -24,9 +26,9 @@ LOADS = (10, 50, 90, 100)
 ROUNDS = 5
 SECONDS = 0.2
 POOL = 16384
-IDLE = 1.5  # a node with nothing to wait for, as a multiple of a forwarder that does nothing
+IDLE = 1.5  # a node with nothing to wait for, as a multiple of a plain forwarder
 DRIFT = 0.1  # share of the zero-loss rate by which it may differ from beginning to end
-WHO = {"node": "turns", "forwarder": "pass"}
+WHO = {"node": "turns", "forwarder": "plain", "pass-through": "pass"}
 DELAYS = {"median_us": "median_ns", "p99_us": "p99_ns", "p999_us": "p999_ns", "longest_us": "longest_ns"}
 
 
@@ -59,7 +61,7 @@ def overloaded(both: OwnSource, size: int, seconds: float, results: Results) -> 
 
 
 def measure(asked: argparse.Namespace, results: Results) -> None:
-    """Find the rate, then all loads, node and forwarder in turns."""
+    """Find the rate, then all loads, all three in turns."""
     both = OwnSource("memory", layout=asked.layout)
     try:
         both.mode = WHO["node"]
@@ -85,7 +87,7 @@ def measure(asked: argparse.Namespace, results: Results) -> None:
     finally:
         both.close()
     for load in LOADS:
-        node, forwarder = (next(r for r in results.rows if r["load"] == load and r["who"] == who) for who in WHO)
+        node, forwarder, _ = (next(r for r in results.rows if r["load"] == load and r["who"] == who) for who in WHO)
         added = [f"{node[key] - forwarder[key]:.2f}" for key in DELAYS]
         if load == LOADS[0]:
             times = node["median_us"] / forwarder["median_us"]
@@ -105,11 +107,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = Results(
         "latency",
         {"rounds": ROUNDS, "seconds": SECONDS, "size": asked.size, "port": "memory", "idle": "spin", "pool": POOL}
-        | {"realtime": asked.realtime, "layout": asked.layout},
+        | {"realtime": asked.realtime, "hugepages": asked.hugepages, "layout": asked.layout},
         {"case": "load", "mpps": "Mpps", "median_us": "median us", "p99_us": "99 % us", "p999_us": "99.9 % us"}
         | {"longest_us": "maximum us", "worst_us": "worst of all rounds us", "lost": "share lost"},
     )
-    lcores.start_node(realtime=asked.realtime)
+    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages)
     measure(asked, results)
     return finish(results, asked)
 

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from perf import memory
+
 CPUS = sorted(os.sched_getaffinity(0))
 SOURCE = 1  # lcore of the traffic source, on the first CPU
 NODE = 2  # lcore of a node that runs on one, on the last CPU
 STAGES = 3  # lcore of steering; the workers' and muxing's follow
-MEGABYTES = 1400
-ORDINARY = ("--no-huge", "--no-shconf", "--no-pci", "--no-telemetry")
+MEGABYTES, TESTPMD_MEGABYTES = 1400, 256
+WITHOUT = ("--no-pci", "--no-telemetry")
 
 
 def require_bench() -> None:
@@ -26,15 +28,16 @@ def require_bench() -> None:
         sys.exit("The benchmarks' C part is not built: run `make bench` in the checkout, once.")
 
 
-def start_workers(most: int) -> None:
+def start_workers(most: int, *, hugepages: bool = False) -> None:
     """For up to so many workers at once: the first on the main lcore, number n on lcore n, each on its own CPU."""
     cpus = [CPUS[-1], *CPUS[: most - 1]]
-    _start([f"{lcore}@{cpu}" for lcore, cpu in enumerate(cpus)])
+    _start([f"{lcore}@{cpu}" for lcore, cpu in enumerate(cpus)], hugepages=hugepages)
     os.sched_setaffinity(0, {CPUS[-1]})
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """What benchmarks of whole nodes can be asked beyond the rest."""
+    memory.option(parser, default=True)
     parser.add_argument(
         "--realtime",
         action="store_true",
@@ -42,12 +45,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def start_node(workers: int = 1, *, realtime: bool = False) -> None:
+def start_node(workers: int = 1, *, realtime: bool = False, hugepages: bool = False) -> None:
     """For a source, a node on one lcore, and a node of stages with so many workers."""
     everywhere = ",".join(map(str, CPUS))
     pinned = {SOURCE: CPUS[0], NODE: CPUS[-1]}
     pinned |= {STAGES + i: cpu for i, cpu in enumerate(stage_cpus(workers))}
-    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())])
+    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())], hugepages=hugepages)
     os.sched_setaffinity(0, CPUS)
     if realtime:
         _take_priority()
@@ -79,9 +82,12 @@ def _take_priority() -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
-def _start(lcores: Sequence[str]) -> None:
+def _start(lcores: Sequence[str], *, hugepages: bool) -> None:
     require_bench()
+    if hugepages:
+        memory.borrow(MEGABYTES + TESTPMD_MEGABYTES)
     from perf._bench import initialize
 
     quiet = ["--log-level", "lib.eal:error", "--log-level", "pmd.net.memif:critical"]
-    initialize([*ORDINARY, "-m", str(MEGABYTES), "--lcores", ",".join(lcores), *quiet])
+    environment = [*memory.ARGUMENTS[hugepages], *WITHOUT, "-m", str(MEGABYTES), "--lcores", ",".join(lcores)]
+    initialize([*environment, *quiet])

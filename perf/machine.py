@@ -21,12 +21,17 @@ def describe() -> dict[str, Any]:
     }
 
 
-def title(machine: dict[str, Any]) -> str:
-    """One line under a picture."""
+def title(written: dict[str, Any]) -> str:
+    """One line under a picture, from a result file."""
+    machine = written["machine"]
     kernel = ".".join(str(machine["kernel"]).split(".")[:2])
     plural = "s" if machine["cpus"] != 1 else ""
     commit = f"{machine['commit']}{' and changes' if machine['changed'] else ''}"
-    return f"{machine['cpus']} CPU{plural} {machine['cpu']}, Linux {kernel}, DPDK {machine['dpdk']}, commit {commit}"
+    memory = ", hugepages" if written["settings"].get("hugepages") else ""
+    return (
+        f"{machine['cpus']} CPU{plural} {machine['cpu']}{memory}, Linux {kernel}, DPDK {machine['dpdk']}, "
+        f"commit {commit}"
+    )
 
 
 class Others:

@@ -177,14 +177,14 @@ def judge(results: Results, worker: float, seen: dict[tuple[str, str], list[dict
         results.laws.append(Law(text, lane, passed + RUN_TO_COMPLETION * worker))
 
 
-def beside_testpmd(results: Results) -> None:
+def beside_testpmd(results: Results, *, hugepages: bool) -> None:
     """The same ports under testpmd, which lays no frames."""
     if not testpmd.installed():
         results.notes.append("dpdk-testpmd is not installed (apt-get install dpdk-dev): not measured beside it.")
         return
     cases = [(device, forward) for device in ("net_null0", "net_ring0") for forward in ("io", "macswap")]
     for device, forward in steps(cases, lambda case: f"testpmd {case[1]} on {case[0]}"):
-        ns = 1e9 / testpmd.rate(device, forward, TESTPMD_SECONDS)
+        ns = 1e9 / testpmd.rate(device, forward, TESTPMD_SECONDS, hugepages=hugepages)
         results.rows.append(row(f"{device[:-1]}, testpmd {forward}", [{"ns": ns}], None))
 
 
@@ -193,11 +193,11 @@ def rates(asked: argparse.Namespace) -> int:
     results = Results(
         "node",
         {"rounds": ROUNDS, "seconds": SECONDS, "flows": asked.flows, "size": asked.size, "layouts": LAYOUTS}
-        | {"realtime": asked.realtime},
+        | {"realtime": asked.realtime, "hugepages": asked.hugepages},
         {"case": "case", "mpps": "Mpps", "ns": "ns", "pass_ns": "pass ns", "ratio": "ratio"}
         | {"steering_ns": "steering ns", "workers_ns": "worker ns", "muxing_ns": "muxing ns"},
     )
-    lcores.start_node(realtime=asked.realtime)
+    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages)
     from perf._bench import Bench
 
     with ExitStack() as stack:
@@ -205,7 +205,7 @@ def rates(asked: argparse.Namespace) -> int:
         bench = Bench(traffic="hit", flows=asked.flows, size=asked.size)
         stack.callback(bench.close)
         measure(results, bench, ports)
-    beside_testpmd(results)
+    beside_testpmd(results, hugepages=asked.hugepages)
     if lcores.shared(1):
         results.notes.append(
             f"With {len(lcores.CPUS)} CPUs steering and muxing share one: `staged` takes turns by yielding, "

@@ -223,9 +223,7 @@ def _names(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 def _save(figure: Figure, written: Written, path: Path, heading: str) -> None:
     figure.suptitle(f"{heading}\n", fontsize=13)
-    figure.text(
-        0.5, 0.995 - 0.32 / figure.get_figheight(), title(written["machine"]), ha="center", va="top", fontsize=8
-    )
+    figure.text(0.5, 0.995 - 0.32 / figure.get_figheight(), title(written), ha="center", va="top", fontsize=8)
     figure.savefig(path, dpi=130)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from perf._bench import Node, Source
 
 DRIVERS = ("af_packet", "af_xdp")
-MODES = {"node": "turns", "plain forwarder": "pass"}
+MODES = {"node": "turns", "plain forwarder": "plain"}
 ROUNDS = 9
 SECONDS = 0.4
 FLOWS = 1 << 15
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = Results(
         "ports",
         {"rounds": ROUNDS, "seconds": SECONDS, "size": asked.size, "flows": FLOWS, "layout": asked.layout}
-        | {"realtime": asked.realtime, "busy_budget": asked.busy_budget},
+        | {"realtime": asked.realtime, "hugepages": asked.hugepages, "busy_budget": asked.busy_budget},
         {
             "case": "case",
             "mpps": "Mpps forwarded",
@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "turn_ns": "ns a packet",
         },
     )
-    lcores.start_node(realtime=asked.realtime)
+    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages)
     with ExitStack() as stack:
         measure({driver: Wire(number, driver, asked, stack) for number, driver in enumerate(DRIVERS)}, results)
     return finish(results, asked)

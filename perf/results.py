@@ -99,7 +99,7 @@ def finish(results: Results, asked: argparse.Namespace) -> int:
     for note in results.notes:
         console.print(note, highlight=False)
     others = written["other_processes_cpus"]
-    console.print(f"{title(results.machine)}; other processes used {others} CPUs", highlight=False)
+    console.print(f"{title(written)}; other processes used {others} CPUs", highlight=False)
     console.print(files, highlight=False)
     return status
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from perf import lcores
+from perf import lcores, memory
 from perf.results import Law, Results, finish, options, steps
 from perf.worker import BURST, ROUNDS, Case, measure
 
@@ -56,16 +56,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     parser = argparse.ArgumentParser(prog="maglev bench scale", description=__doc__)
     options(parser, "scale")
+    memory.option(parser, default=False)
     parser.add_argument("--bursts", type=int, default=BURSTS, help=f"of {BURST} packets, in each of five rounds")
     asked = parser.parse_args(argv)
     todo = list(cases())
     results = Results(
         "scale",
-        {"rounds": ROUNDS, "bursts": asked.bursts, "base": asdict(BASE)},
+        {"rounds": ROUNDS, "bursts": asked.bursts, "hugepages": asked.hugepages, "base": asdict(BASE)},
         {"case": "case", "ns": "ns", "floor_ns": "floor ns", "ratio": "ratio"}
         | {"new_per_second": "new flows, millions per second"},
     )
-    lcores.start_workers(len(lcores.CPUS))
+    lcores.start_workers(len(lcores.CPUS), hugepages=asked.hugepages)
     for axis, at, case in steps(todo, lambda one: f"{one[0]} {one[1]}"):
         results.rows.append(one(axis, at, case, asked.bursts))
     for axis, least, most in (("vips", VIPS[0], VIPS[-1]), ("backends", BACKENDS[0], BACKENDS[-1])):

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import time
 
-from perf.lcores import CPUS, ORDINARY
+from perf import memory
+from perf.lcores import CPUS, TESTPMD_MEGABYTES, WITHOUT
 
 PROGRAM = "dpdk-testpmd"
 RATE = re.compile(r"Tx-pps:\s+(\d+)")
@@ -18,13 +19,23 @@ def installed() -> bool:
     return shutil.which(PROGRAM) is not None
 
 
-def rate(device: str, forward: str, seconds: int) -> int:
+def rate(device: str, forward: str, seconds: int, *, hugepages: bool) -> int:
     """Packets per second on one lcore, the best second's, since it is a ceiling; `forward` is io, macswap or so.
 
     Raises RuntimeError with what it said when it did not run.
     """
     lcores = ["--lcores", f"0@{CPUS[0]},1@{CPUS[-1]}"]
-    eal = [*ORDINARY, "-m", "256", *lcores, "--vdev", device, "--log-level", "lib.eal:error"]
+    eal = [
+        *memory.ARGUMENTS[hugepages],
+        *WITHOUT,
+        "-m",
+        str(TESTPMD_MEGABYTES),
+        *lcores,
+        "--vdev",
+        device,
+        "--log-level",
+        "lib.eal:error",
+    ]
     own = [f"--forward-mode={forward}", "--port-topology=loop", "--nb-cores=1", "--total-num-mbufs=16384"]
     own += ["--stats-period=1", *(["--tx-first"] if "net_ring" in device else ["--auto-start"])]
     command = [PROGRAM, *eal, "--", *own]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perf import lcores
+from perf import lcores, memory
 from perf.instructions import count, require_valgrind
 from perf.results import Law, Results, finish, options, steps
 
@@ -135,10 +135,11 @@ def nanoseconds(asked: argparse.Namespace) -> int:
     cases = [case for case in CASES if asked.only in case.name]
     results = Results(
         "worker",
-        {"rounds": ROUNDS, "bursts": asked.bursts, "cases": [asdict(case) for case in cases]},
+        {"rounds": ROUNDS, "bursts": asked.bursts, "cases": [asdict(case) for case in cases]}
+        | {"hugepages": asked.hugepages},
         {"case": "case", "ns": "ns", "floor_ns": "floor ns", "ratio": "ratio"},
     )
-    lcores.start_workers(1)
+    lcores.start_workers(1, hugepages=asked.hugepages)
     for case in steps(cases, lambda case: case.name):
         results.rows.append(asdict(measure(case, asked.bursts)))
     results.laws = aims(results.rows)
@@ -178,6 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="maglev bench worker", description=__doc__)
     given: Any = sys.argv[1:] if argv is None else argv
     options(parser, "instructions" if "--instructions" in given else "worker")
+    memory.option(parser, default=False)
     parser.add_argument("--instructions", action="store_true", help="count instructions by callgrind, not time")
     parser.add_argument("--bursts", type=int, default=BURSTS, help=f"of {BURST} packets, in each of five rounds")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")

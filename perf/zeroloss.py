@@ -53,16 +53,16 @@ def search(source: Source, counted: Counted, size: int, asked: argparse.Namespac
 
 def own(asked: argparse.Namespace, results: Results) -> None:
     """Node and plain forwarder in this process, size by size."""
-    lcores.start_node(realtime=asked.realtime)
+    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages)
     for size in steps(asked.sizes, lambda size: f"{size} bytes"):
         rates = {}
-        for mode in ("turns", "pass"):
+        for mode in ("turns", "plain"):
             both = OwnSource(asked.port, mode, asked.layout)
             try:
                 rates[mode] = search(both, both, size, asked)
             finally:
                 both.close()
-        results.rows.append(row(size, rates["turns"], rates["pass"]))
+        results.rows.append(row(size, rates["turns"], rates["plain"]))
 
 
 def foreign(asked: argparse.Namespace, results: Results) -> None:
@@ -111,7 +111,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = {"source": source, "seconds": asked.seconds, "tries": asked.tries, "tolerate": asked.tolerate}
     results = Results(
         "zeroloss",
-        settings | {"resolution": RESOLUTION, "realtime": asked.realtime, "layout": asked.layout},
+        settings
+        | {
+            "resolution": RESOLUTION,
+            "realtime": asked.realtime,
+            "hugepages": asked.hugepages,
+            "layout": asked.layout,
+        },
         {"case": "frame", "mpps": "Mpps", "gbits": "Gbit/s on the wire"}
         | {"forwarder_mpps": "plain forwarder Mpps", "ratio": "ratio"},
     )

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <rte_cycles.h>
+#include <rte_ether.h>
 #include <rte_launch.h>
 #include <rte_pause.h>
 
@@ -82,7 +83,7 @@ static void account(struct node *n, const uint64_t *at, int parts, uint32_t hand
 	n->handled += handled;
 }
 
-static void turn_lanes(struct node *n)
+static uint32_t turn_lanes(struct node *n)
 {
 	struct dataplane *d = n->rig.dataplane;
 	uint64_t at[4] = {rte_rdtsc()};
@@ -97,18 +98,18 @@ static void turn_lanes(struct node *n)
 	}
 	at[2] = at[3] = rte_rdtsc();
 	account(n, at, 3, handled);
+	return handled;
 }
 
-static void turn(struct node *n)
+// Returns whether there were packets.
+static bool turn(struct node *n)
 {
 	struct dataplane *d = n->rig.dataplane;
 	uint64_t at[4] = {rte_rdtsc()};
 	uint32_t handled;
 
-	if (d->lanes != NULL) {
-		turn_lanes(n);
-		return;
-	}
+	if (d->lanes != NULL)
+		return turn_lanes(n) > 0;
 	handled = steering_turn(&d->steering);
 	at[1] = rte_rdtsc();
 	for (uint32_t i = 0; i < d->config.workers; i++)
@@ -117,23 +118,41 @@ static void turn(struct node *n)
 	muxing_turn(&d->muxing);
 	at[3] = rte_rdtsc();
 	account(n, at, 3, handled);
+	return handled > 0;
 }
 
-static void pass(struct node *n)
+static void exchange_addresses(struct rte_mbuf **burst, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		packet_prefetch(burst[i]);
+	for (uint16_t i = 0; i < n; i++) {
+		struct rte_ether_hdr *ethernet = rte_pktmbuf_mtod(burst[i], struct rte_ether_hdr *);
+		struct rte_ether_addr destination = ethernet->dst_addr;
+
+		ethernet->dst_addr = ethernet->src_addr;
+		ethernet->src_addr = destination;
+	}
+}
+
+// Returns whether there were packets.
+static bool pass(struct node *n)
 {
 	struct rte_mbuf *burst[BURST];
 	uint64_t at[2] = {rte_rdtsc()};
 	uint16_t received = port_receive(n->rig.port, 0, burst, BURST);
-	uint16_t sent = received > 0 ? port_transmit(n->rig.port, 0, burst, received) : 0;
+	uint16_t sent = 0;
 
+	if (n->mode == NODE_PLAIN)
+		exchange_addresses(burst, received);
+	if (received > 0)
+		sent = port_transmit(n->rig.port, 0, burst, received);
 	n->passed += received;
 	n->refused += received - sent;
 	for (; sent < received; sent++)
 		packet_free(burst[sent]);
 	at[1] = rte_rdtsc();
 	account(n, at, 1, received);
-	if (received == 0)
-		rte_pause();
+	return received > 0;
 }
 
 static int loop(void *node)
@@ -141,10 +160,8 @@ static int loop(void *node)
 	struct node *n = node;
 
 	while (!__atomic_load_n(&n->stop, __ATOMIC_RELAXED))
-		if (n->mode == NODE_PASS)
-			pass(n);
-		else
-			turn(n);
+		if (!(n->mode == NODE_TURNS ? turn(n) : pass(n)))
+			rte_pause(); // as a stage that spins
 	return 0;
 }
 
@@ -177,7 +194,7 @@ static void end(struct node *n, struct node_round *round)
 	round->interrupted = n->interrupted;
 	for (int i = 0; i < 3 && n->handled > 0; i++)
 		round->stage_ns[i] = (double)n->cycles[i] / (double)n->handled / hz * 1e9;
-	if (n->mode == NODE_PASS) {
+	if (n->mode == NODE_PASS || n->mode == NODE_PLAIN) {
 		round->packets = round->known = n->passed;
 		round->dropped = n->refused;
 		round->forwarded = n->passed - n->refused;

@@ -10,7 +10,8 @@
 #include "rig.h"
 
 enum node_mode {
-	NODE_PASS,   // what is received is transmitted: the ceiling of the port, on one lcore
+	NODE_PASS,   // what is received is transmitted, unseen: the ceiling of the port, on one lcore
+	NODE_PLAIN,  // likewise, the frames' MAC addresses exchanged: the least that a forwarder does
 	NODE_TURNS,  // all stages on one lcore, one after the other, each timed; in layout `rss` the lanes
 	NODE_STAGES, // the stages as they run in a forwarder, each on its lcore
 };
@@ -33,15 +34,15 @@ struct node {
 	struct rig rig;
 	struct generator generator; // of the receive callback
 	enum node_mode mode;
-	unsigned int lcore; // NODE_PASS, NODE_TURNS
+	unsigned int lcore; // of all but NODE_STAGES
 	bool lay;           // the receive callback has something to do
 	bool stop;          // set by the main thread
 	uint64_t began;     // TSC
 	uint64_t received;  // at the beginning of the round
 	struct rig_fates before;
 	uint64_t passed;
-	uint64_t refused;   // by the port, while passing
-	uint64_t cycles[3]; // NODE_TURNS: in steering, workers (or lanes), muxing, of turns that had packets; NODE_PASS: the first
+	uint64_t refused;   // by the port, NODE_PASS and NODE_PLAIN
+	uint64_t cycles[3]; // NODE_TURNS: in steering, workers (or lanes), muxing, of turns that had packets; passing: the first
 	uint64_t handled;   // in those
 	uint64_t interrupted; // turns that are not in those, see rig.h
 };
@@ -61,7 +62,7 @@ struct node_round {
 	double seconds;
 	uint64_t packets; // received
 	uint64_t forwarded, dropped, known;
-	double stage_ns[3]; // NODE_TURNS: per packet in steering, workers, muxing; NODE_PASS: the first, in passing
+	double stage_ns[3]; // NODE_TURNS: per packet in steering, workers, muxing; passing: the first
 	uint64_t interrupted;
 };
 void node_stop(struct node *n, struct node_round *round);

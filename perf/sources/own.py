@@ -27,7 +27,8 @@ def layout_option(parser: argparse.ArgumentParser) -> None:
 class OwnSource:
     """Both ends: source and node. `port` is memory, memif, veth, or NODE-DEVICE/SOURCE-DEVICE.
 
-    `mode` is what the node does: "turns" (all of it on one CPU) or "pass" (a plain forwarder).
+    `mode` is what the node does: "turns" (all of it on one CPU), "plain" (a forwarder that exchanges MAC addresses)
+    or "pass" (what comes goes).
     """
 
     def __init__(self, port: str, mode: str = "turns", layout: str = "rss", flows: int = FLOWS) -> None:

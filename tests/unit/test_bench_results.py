@@ -76,7 +76,10 @@ def test_a_picture_is_titled_with_the_machine() -> None:
         "commit": "abc",
         "changed": True,
     }
-    assert machine.title(described) == "2 CPUs AMD EPYC, Linux 6.18, DPDK 22.11.11, commit abc and changes"
+    written = {"machine": described, "settings": {}}
+    assert machine.title(written) == "2 CPUs AMD EPYC, Linux 6.18, DPDK 22.11.11, commit abc and changes"
+    written["settings"] = {"hugepages": True}
+    assert machine.title(written).startswith("2 CPUs AMD EPYC, hugepages, Linux 6.18")
 
 
 def test_every_benchmark_is_a_command_and_hands_its_options_on(tmp_path: Path) -> None:
