@@ -15,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from perf import lcores
@@ -22,7 +23,11 @@ from perf.results import Law, Results, finish, options, steps
 from perf.sources.own import OwnSource, layout_option
 from perf.zeroloss import search
 
-LOADS = (10, 50, 90, 100)
+LOADS = (10, 50, 90, 100)  # per cent of the zero-loss rate
+IDLE_LOAD, IDLE_FLOWS = (
+    1,
+    1024,
+)  # each packet by itself, its flow's entry in a cache: what is left is the node's own doing
 ROUNDS = 5
 SECONDS = 0.2
 POOL = 16384
@@ -60,38 +65,47 @@ def overloaded(both: OwnSource, size: int, seconds: float, results: Results) -> 
     results.laws.append(Law("overloaded: longest delay, us, by pool size / rate", least["longest_us"], bound))
 
 
+def at_load(both: OwnSource, rate: float, load: int, size: int) -> list[dict[str, Any]]:
+    """Rows of all three, in turns, at a share of this rate."""
+    seen: dict[str, list[dict[str, Any]]] = {who: [] for who in WHO}
+    for _ in range(ROUNDS):
+        for who, mode in WHO.items():
+            both.mode = mode
+            seen[who].append(window(both, rate * load / 100, size, SECONDS))
+    return [middle(windows, who, load) for who, windows in seen.items()]
+
+
 def measure(asked: argparse.Namespace, results: Results) -> None:
-    """Find the rate, then all loads, all three in turns."""
-    both = OwnSource("memory", layout=asked.layout)
-    try:
-        both.mode = WHO["node"]
+    """Find the rate, then all loads."""
+    with closing(OwnSource("memory", layout=asked.layout)) as both:
         rate = search(both, both, asked.size, asked)
         assert rate > 0, "no rate was without loss: is the machine busy?"
         results.settings["zero_loss_mpps"] = rate / 1e6
         for load in steps(LOADS, lambda load: f"{load} % of {rate / 1e6:.2f} Mpps"):
-            seen: dict[str, list[dict[str, Any]]] = {who: [] for who in WHO}
-            for _ in range(ROUNDS):
-                for who, mode in WHO.items():
-                    both.mode = mode
-                    seen[who].append(window(both, rate * load / 100, asked.size, SECONDS))
-            results.rows.extend(middle(windows, who, load) for who, windows in seen.items())
+            results.rows += at_load(both, rate, load, asked.size)
         both.mode = WHO["node"]
         again = search(both, both, asked.size, asked)
         results.settings["zero_loss_mpps_at_the_end"] = again / 1e6
         if abs(again - rate) > DRIFT * rate:
             results.notes.append(
                 f"The zero-loss rate was {rate / 1e6:.2f} Mpps at the beginning and {again / 1e6:.2f} at the end: "
-                "the machine was not the same meanwhile, and loads are not what they are called."
+                "loads are not quite what they are called."
             )
         overloaded(both, asked.size, SECONDS, results)
-    finally:
-        both.close()
-    for load in LOADS:
-        node, forwarder, _ = (next(r for r in results.rows if r["load"] == load and r["who"] == who) for who in WHO)
+    with closing(OwnSource("memory", layout=asked.layout, flows=IDLE_FLOWS)) as both:
+        results.rows = at_load(both, rate, IDLE_LOAD, asked.size) + results.rows
+    judge(results)
+
+
+def judge(results: Results) -> None:
+    """What a node adds, and whether that is little while it is idle."""
+    for load in (IDLE_LOAD, *LOADS):
+        node, forwarder, _ = (row for row in results.rows if row["load"] == load)
         added = [f"{node[key] - forwarder[key]:.2f}" for key in DELAYS]
-        if load == LOADS[0]:
+        if load == IDLE_LOAD:
             times = node["median_us"] / forwarder["median_us"]
-            results.laws.append(Law("hardly loaded: median, by that of the plain forwarder", times, IDLE))
+            text = f"idle ({load} %, {IDLE_FLOWS} flows): median, by that of the plain forwarder"
+            results.laws.append(Law(text, times, IDLE))
         results.notes.append(f"{load} %: added by the node, us: median, 99 %, 99.9 %, maximum: {', '.join(added)}")
 
 
