@@ -101,14 +101,23 @@ static enum reason classify_fragment(const struct state *s, struct rte_mbuf *m, 
 	return GO_ON;
 }
 
+// To a group, or to all.
+static bool is_for_many(const struct rte_mbuf *m)
+{
+	return (*rte_pktmbuf_mtod(m, const uint8_t *) & 1) != 0;
+}
+
 // What is not plain, step by step; precedence of fates as in DESIGN 4.
 static __rte_noinline enum reason classify_other(struct worker *w, const struct state *s, struct rte_mbuf *m,
 						  struct job *job)
 {
 	struct packet_view *v = &job->view;
 	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v), l4;
+	bool elsewhere = w->only_own && m->data_len >= RTE_ETHER_HDR_LEN && !is_for_station(w, m);
 	int32_t position;
 
+	if (elsewhere && !is_for_many(m))
+		return REASON_other_station;
 	if (l3 == PARSE_NOT_IP)
 		return punt(w, m, NULL);
 	if (l3 == PARSE_MALFORMED)
@@ -116,6 +125,8 @@ static __rte_noinline enum reason classify_other(struct worker *w, const struct 
 	l4 = parse_transport(v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
+	if (elsewhere && is_vip_address(s, v))
+		return REASON_other_station;
 	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))
 		return classify_fragment(s, m, job);
 	if (icmp_is(v) && is_vip_address(s, v))
@@ -222,13 +233,15 @@ static __rte_noinline uint16_t classify_each(struct worker *w, const struct stat
 static inline uint32_t classify_plain(const struct worker *w, const struct state *s, struct rte_mbuf **burst,
 				      struct job *jobs, uint16_t n)
 {
+	const bool only_own = w->only_own;
 	struct plain four, six;
 
 	plain_begin(&four, 4);
 	plain_begin(&six, 6);
 	for (uint16_t i = 0; i < n; i++)
-		plain_take(&four, &six, rte_pktmbuf_mtod(burst[i], const uint8_t *), burst[i]->data_len,
-			   burst[i]->pkt_len, (uint8_t)i);
+		if (likely(!only_own || (burst[i]->data_len >= PLAIN_LEAST4 && is_for_station(w, burst[i]))))
+			plain_take(&four, &six, rte_pktmbuf_mtod(burst[i], const uint8_t *), burst[i]->data_len,
+				   burst[i]->pkt_len, (uint8_t)i);
 	hash_lanes(w, &four);
 	hash_lanes(w, &six);
 	return match_lanes(s, &four, 4, jobs) + match_lanes(s, &six, 6, jobs);

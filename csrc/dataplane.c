@@ -6,6 +6,7 @@
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
+#include <rte_ether.h>
 #include <rte_launch.h>
 
 #include "loop.h"
@@ -85,13 +86,16 @@ void dataplane_delete(struct dataplane *d)
 	free(d);
 }
 
-void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished)
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished, bool only_own)
 {
 	d->egress[port].mtu = mtu;
 	d->egress[port].punts = punts;
 	d->egress[port].unfinished = unfinished;
-	for (uint32_t i = 0; i < d->config.workers; i++)
+	d->egress[port].only_own = only_own;
+	for (uint32_t i = 0; i < d->config.workers; i++) {
 		d->workers[i].unfinished |= unfinished;
+		d->workers[i].only_own |= only_own;
+	}
 }
 
 void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac)
@@ -207,6 +211,8 @@ int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, ui
 		return -ENOBUFS;
 	}
 	memcpy(data, frame, length);
+	if (length >= RTE_ETHER_ADDR_LEN)
+		memcpy(data, d->egress[0].mac, RTE_ETHER_ADDR_LEN); // it is for us
 	packet_poison(m);
 	m->port = 0;
 	*packet_note(m) = (struct packet_note){.flags = PACKET_OWN, .worker = worker};

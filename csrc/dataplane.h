@@ -161,8 +161,9 @@ uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct
 			     uint16_t count);
 
 // `mtu` of one port counts the outer IP packet; `punts` when a kernel sees what is not ours by itself; `unfinished` when packets may
-// come in by it whose checksums were left to a NIC.
-void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished);
+// come in by it whose checksums were left to a NIC; `only_own`: frames to another MAC than the port's are not for us. Before
+// the start.
+void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished, bool only_own);
 
 // Next hop `index`: where it is and by which port. One atomic store, at any time. NULL: not resolved.
 void dataplane_set_next_hop(struct dataplane *d, uint16_t index, uint16_t port, const uint8_t *mac);

@@ -67,6 +67,7 @@ enum fate {
 	X(other_port, NOT_VIP, "the address is a vip's, but no vip has this protocol and port")                        \
 	X(other_protocol, NOT_VIP, "for a vip's address, but neither TCP, UDP nor ICMP of its family")                 \
 	X(other_icmp, NOT_VIP, "ICMP to a vip that is neither an error nor an echo request")                           \
+	X(other_station, NOT_VIP, "the frame is for another station, or for many while its packet is for a vip")            \
 	X(quote_unknown, NOT_VIP, "an ICMP error whose quote names no flow from this address")                         \
 	X(quote_not_vip, NOT_VIP, "an ICMP error about a port that no vip has")                                        \
 	X(not_a_fragment, NOT_VIP, "from a node of the cluster, but no fragment for a vip")                            \

@@ -630,10 +630,12 @@ cdef class Dataplane:
             raise IndexError("no such port")
         return self.ports[index]
 
-    def set_port(self, uint16_t index, uint16_t mtu, bint punts, bint unfinished=False):
-        """Egress MTU of a port; whether a kernel has what is not for a vip, and may leave checksums to a NIC."""
+    def set_port(self, uint16_t index, uint16_t mtu, bint punts, bint unfinished=False, bint only_own=False):
+        """Before the start: egress MTU of a port; whether a kernel has what is not for a vip, and may leave checksums to
+        a NIC; whether frames to another MAC than its own are not for us.
+        """
         self._port(index)
-        c.dataplane_set_port(self.get(), index, mtu, punts, unfinished)
+        c.dataplane_set_port(self.get(), index, mtu, punts, unfinished, only_own)
 
     def set_next_hop(self, uint16_t index, uint16_t port, mac):
         """Where next hop `index` is: the port and 6 bytes of MAC, or None while it is not known."""

@@ -198,7 +198,7 @@ cdef extern from "dataplane.h" nogil:
     bool dataplane_take_over(dataplane *d, const uint16_t *generations, const uint8_t *vips, uint32_t now)
     uint32_t dataplane_pool_need(const dataplane_config *config, const packet_pool *pool, port **ports,
                                  uint16_t count)
-    void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts, bool unfinished)
+    void dataplane_set_port(dataplane *d, uint16_t index, uint16_t mtu, bool punts, bool unfinished, bool only_own)
     void dataplane_set_next_hop(dataplane *d, uint16_t index, uint16_t port_index, const uint8_t *mac)
     void dataplane_publish(dataplane *d, state *s)
     int dataplane_start(dataplane *d, const unsigned int *lcores)

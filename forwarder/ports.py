@@ -20,13 +20,14 @@ from forwarder.taps import Tap
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40  # linux/sockios.h, linux/if.h
-# Classic BPF: packets of type PACKET_OTHERHOST (3, another MAC's) and PACKET_OUTGOING (4) are not for us. The socket
-# option for the latter has no effect on a socket of a fanout group, and DPDK puts every one of its sockets into one.
+# Classic BPF: only packets of type PACKET_HOST (0) are for us; none to all, to a group, to another MAC (1 to 3), and
+# none that goes out (4). The socket option for the latter has no effect on a socket of a fanout group, and DPDK puts
+# every one of its sockets into one.
 FOR_US = struct.pack(
     "=HBBI HBBI HBBI HBBI",
     *(0x30, 0, 0, 0xFFFFF004),  # load the packet's type
-    *(0x35, 0, 1, 3),
-    *(0x06, 0, 0, 0),  # 3 or more: nothing of it
+    *(0x35, 0, 1, 1),
+    *(0x06, 0, 0, 0),  # 1 or more: nothing of it
     *(0x06, 0, 0, 0xFFFFFFFF),  # else all of it
 )
 FRAME_BYTES = 2048  # one ring slot of the kernel; larger frames do not fit

@@ -25,7 +25,7 @@ from lab import laboratory, nodes, topology, traffic
 from lab.laboratory import wait_until
 from lab.namespaces import LabError
 from lab.nodes import MAGLEV, WORK
-from lab.topology import DEVICE, NODES, ROUTER
+from lab.topology import DEVICE, NODES, ROUTER, VIP
 from lab.traffic import Traffic
 
 NODE, _ = NODES
@@ -182,6 +182,15 @@ def test_a_new_mac_of_the_router_is_followed_within_a_second(lab: object) -> Non
 
 def follows(mac: str) -> bool:
     return {hop["mac"] for hop in nodes.status(NODE)["stats"]["next_hops"]} == {mac}
+
+
+def test_what_a_switch_floods_is_not_this_nodes(lab: object) -> None:
+    frames = f"Ether(dst={OTHER_MACS[0]!r}) / IP(dst={str(VIP)!r}) / TCP(sport=(1, 100), dport=80)"
+    before = fates()
+    ROUTER.run(sys.executable, "-c", f"from scapy.all import *; sendp({frames}, iface={NODE.name!r}, verbose=False)")
+    wait_until(lambda: since(before).get("not_vip", 0) >= 100, PATIENCE, "all of them have come")
+    assert nodes.status(NODE)["stats"]["reasons"]["other_station"]["packets"] >= 100
+    assert since(before).get("hash_new") is None
 
 
 def test_without_a_link_the_interface_has_no_carrier(lab: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
-from scapy.layers.l2 import ARP, GRE
+from scapy.layers.l2 import ARP, GRE, Ether
 from scapy.packet import Packet
 
 from forwarder._dataplane import FATES, REASONS, DataplaneError
@@ -26,6 +26,7 @@ from packets.world import (
     CLIENT6,
     ELSEWHERE,
     EMPTY,
+    GATEWAY_MAC,
     TUNNEL,
     VIP,
     VIP6,
@@ -274,6 +275,7 @@ WAYS: dict[str, Way] = {
     "other_port": Way(sent(tcp(dport=81))),
     "other_protocol": Way(sent(IP(src=CLIENT, dst=VIP, proto=50) / bytes(40))),
     "other_icmp": Way(sent(IP(src=CLIENT, dst=VIP) / ICMP(type=0))),
+    "other_station": Way(sent(Ether(src=GATEWAY_MAC, dst="ff:ff:ff:ff:ff:ff") / tcp(), only_own=True)),
     "quote_unknown": Way(sent(error(length=19))),
     "quote_not_vip": Way(sent(error(source_port=81))),
     "no_backend": Way(sent(tcp(EMPTY)), "empty"),
