@@ -9,7 +9,7 @@ STAMPS := build/stamps
 CTESTS := $(patsubst tests/csrc/%.c,%,$(wildcard tests/csrc/test_*.c))
 PURE := parse plain checksum vip_table conn_table churn load_bound maglev quotas turns seek place encap icmp fragment \
         path_mtu
-PRODUCT := setup.py pyproject.toml $(wildcard csrc/*.[ch] forwarder/*.pyx forwarder/*.pxd packaging/*/* \
+PRODUCT := setup.py pyproject.toml $(wildcard csrc/*.[ch] forwarder/*.pyx forwarder/*.pxd forwarder/binding/*.pxi packaging/*/* \
            $(foreach part,forwarder controller lab,$(part)/*.py $(part)/*/*.py))
 FUZZ := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_SECONDS ?= 60
@@ -244,7 +244,7 @@ $(STAMPS)/python: $(STAMPS)/apt pyproject.toml
 	$(BIN)/pip install -qq --no-build-isolation -e ".[test]"
 	@touch $@
 
-$(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h csrc/xdp/*.c forwarder/*.pyx forwarder/*.pxd)
+$(STAMPS)/build: $(STAMPS)/python setup.py $(wildcard csrc/*.c csrc/*.h csrc/xdp/*.c forwarder/*.pyx forwarder/*.pxd forwarder/binding/*.pxi)
 	$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 

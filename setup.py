@@ -130,11 +130,12 @@ def extensions() -> list[Extension]:
         extra_link_args=SANITIZE,
     )
     headers = sorted(os.path.join("csrc", name) for name in os.listdir("csrc") if name.endswith(".h"))
+    binding = sorted(os.path.join("forwarder/binding", name) for name in os.listdir("forwarder/binding"))
     dataplane = Extension(
         "forwarder._dataplane",
         ["forwarder/_dataplane.pyx", *(os.path.join("csrc", name) for name in DATAPLANE_SOURCES)],
         include_dirs=["csrc"],
-        depends=[*headers, "forwarder/dataplane.pxd"],
+        depends=[*headers, "forwarder/dataplane.pxd", *binding],
         extra_compile_args=[*pkg_config("--cflags"), *COMMON],
         extra_link_args=[*pkg_config("--libs"), *SANITIZE],
     )

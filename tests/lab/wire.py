@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from packets.world import BACKENDS, VIP, state, vip
+
 from forwarder import table_memory
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,9 @@ CLONE_NEWNET, ALL_FRAMES = 0x40000000, 3
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 SO_RCVBUFFORCE = 33
 PATIENCE = 20.0
+TWO = {name: BACKENDS[name] for name in ("web1", "dns1")}
+SERVICE = state(TWO, vip("www", VIP, TWO, table_size=65537))
+ONE_SERVICE = state(TWO, vip("www", VIP, ["web1"]))
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = PATIENCE) -> float:
@@ -48,6 +53,12 @@ def ip(*words: str) -> None:
 
 def inside(namespace: str, *words: str) -> list[str]:
     return ["ip", "netns", "exec", namespace, *words]
+
+
+def packet_sockets() -> list[str]:
+    """Packet sockets of the node's namespace: one per af_packet queue."""
+    shown = subprocess.run(inside(NODE, "cat", "/proc/net/packet"), capture_output=True, text=True, check=True)
+    return shown.stdout.splitlines()[1:]
 
 
 def remove_namespaces() -> None:
