@@ -137,7 +137,7 @@ bench-instructions: $(STAMPS)/bench ## instructions per packet of a worker, and 
 bench-node: $(STAMPS)/bench ## whole nodes beside the same ports with packets only passed through
 	@$(BIN)/python -m perf.node $(BENCH_ARGS)
 
-bench-latency: $(STAMPS)/bench ## delay through a node at 10 to 100 % of its zero-loss rate
+bench-latency: $(STAMPS)/bench ## delay through a node, idle and at 10 to 100 % of its zero-loss rate
 	@$(BIN)/python -m perf.latency $(BENCH_ARGS)
 
 bench-zeroloss: $(STAMPS)/bench ## the highest rate without loss, per frame size (RFC 2544)

@@ -130,7 +130,9 @@ def extensions() -> list[Extension]:
         extra_link_args=SANITIZE,
     )
     headers = sorted(os.path.join("csrc", name) for name in os.listdir("csrc") if name.endswith(".h"))
-    binding = sorted(os.path.join("forwarder/binding", name) for name in os.listdir("forwarder/binding"))
+    binding = sorted(
+        os.path.join("forwarder/binding", name) for name in os.listdir("forwarder/binding") if name.endswith(".pxi")
+    )
     dataplane = Extension(
         "forwarder._dataplane",
         ["forwarder/_dataplane.pyx", *(os.path.join("csrc", name) for name in DATAPLANE_SOURCES)],

@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 BENCHMARKS = {
     "worker": "Nanoseconds per packet of one worker, beside the memory floor; --instructions counts those.",
     "node": "Whole nodes, beside the same ports with packets only passed through.",
-    "latency": "Delay through a node at 10 to 100 % of its zero-loss rate, beside a plain forwarder.",
+    "latency": "Delay through a node, idle and at 10 to 100 % of its zero-loss rate, beside a plain forwarder.",
     "zeroloss": "The highest rate without loss, per frame size.",
     "ports": "A node on a veth under af_packet and under af_xdp, beside each other.",
     "scale": "Cost of a packet against flows, vips, backends, workers, new flows.",

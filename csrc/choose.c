@@ -68,7 +68,8 @@ uint32_t choose_worker(struct chooser *c, const struct state *s, struct rte_mbuf
 	enum reason reason;
 	bool for_vip;
 
-	if (parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &v) != PARSE_OK)
+	if (is_for_others(c->egress, m) ||
+	    parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, &v) != PARSE_OK)
 		return here; // any worker can tell what is wrong with it
 	if (s != NULL && match_unwrap(s, m, &v, &reason) && reason != GO_ON) {
 		end(c, m, reason);

@@ -4,6 +4,7 @@
 #ifndef MAGLEV_CHOOSE_H
 #define MAGLEV_CHOOSE_H
 
+#include "egress.h"
 #include "match.h"
 #include "spread.h"
 #include "stats.h"
@@ -15,6 +16,7 @@ struct chooser {
 	const struct spread *spread;
 	struct stage_stats *stats; // of the stage, for packets that end here
 	struct rte_ring *collector;
+	const struct egress *egress; // [MAX_PORTS]
 	struct matcher matcher;    // of fragments
 };
 

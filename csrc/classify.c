@@ -113,7 +113,7 @@ static __rte_noinline enum reason classify_other(struct worker *w, const struct 
 {
 	struct packet_view *v = &job->view;
 	enum parse_result l3 = parse_ip(rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, m->pkt_len, v), l4;
-	bool elsewhere = w->only_own && m->data_len >= RTE_ETHER_HDR_LEN && !is_for_station(w, m);
+	bool elsewhere = is_for_others(w->egress, m);
 	int32_t position;
 
 	if (elsewhere && !is_for_many(m))
@@ -123,10 +123,10 @@ static __rte_noinline enum reason classify_other(struct worker *w, const struct 
 	if (l3 == PARSE_MALFORMED)
 		return (enum reason)v->fault;
 	l4 = parse_transport(v);
+	if (elsewhere)
+		return is_vip_address(s, v) ? REASON_other_station : punt(w, m, v);
 	if (l4 == PARSE_MALFORMED && !v->has_ports)
 		return without_vip(w, s, m, v, (enum reason)v->fault);
-	if (elsewhere && is_vip_address(s, v))
-		return REASON_other_station;
 	if (v->fragment && l4 == PARSE_OK && is_vip_address(s, v))
 		return classify_fragment(s, m, job);
 	if (icmp_is(v) && is_vip_address(s, v))
@@ -239,7 +239,7 @@ static inline uint32_t classify_plain(const struct worker *w, const struct state
 	plain_begin(&four, 4);
 	plain_begin(&six, 6);
 	for (uint16_t i = 0; i < n; i++)
-		if (likely(!only_own || (burst[i]->data_len >= PLAIN_LEAST4 && is_for_station(w, burst[i]))))
+		if (likely(!only_own || !is_for_others(w->egress, burst[i])))
 			plain_take(&four, &six, rte_pktmbuf_mtod(burst[i], const uint8_t *), burst[i]->data_len,
 				   burst[i]->pkt_len, (uint8_t)i);
 	hash_lanes(w, &four);

@@ -72,6 +72,7 @@ static void create_chooser(struct dataplane *d, struct chooser *c, struct stage_
 	c->spread = &d->spread;
 	c->stats = stats;
 	c->collector = d->collector;
+	c->egress = d->egress;
 	c->matcher.key = (struct hash_key){d->config.hash_key[0], d->config.hash_key[1]};
 	choose_tick(c, 1);
 }

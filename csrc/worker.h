@@ -4,6 +4,7 @@
 #define MAGLEV_WORKER_H
 
 #include "conn_table.h"
+#include "egress.h"
 #include "flow.h"
 #include "packet_pool.h"
 #include "path_mtu.h"
@@ -15,16 +16,6 @@
 struct next_hop {
 	uint64_t word;
 };
-
-// What a worker must know of the port it sends by, or has a packet from. Written before the data plane starts.
-struct egress {
-	uint8_t mac[6];
-	uint16_t mtu; // of the outer IP packet
-	bool punts;   // a kernel sees by itself the packets that are not for a vip
-	bool unfinished; // what comes in by it may have checksums left to a NIC (checksum.h)
-	bool only_own;   // frames to another MAC may come by it, and are not for us
-	uint16_t kernel_side; // the port by which the kernel gets them (punt.h); 0: none, it sees them by itself
-} __attribute__((aligned(16)));
 
 // Everything here is written by the worker's own lcore, but for `flush`.
 struct worker {
@@ -60,15 +51,6 @@ struct worker {
 
 // One turn: a burst from `in`, through the passes, to `out`. Returns the packets handled; 0 means idle.
 uint32_t worker_turn(struct worker *w);
-
-// Whether a frame of at least six bytes is for this station alone. A switch floods what it does not know, and a NIC that takes
-// everything has it too: each node that sent it on would make one packet many.
-static inline bool is_for_station(const struct worker *w, const struct rte_mbuf *m)
-{
-	const struct egress *port = &w->egress[m->port];
-
-	return !port->only_own || memcmp(rte_pktmbuf_mtod(m, const void *), port->mac, sizeof(port->mac)) == 0;
-}
 
 // For the passes (job.h). Take a packet off the road here, unless it is among the answers: then muxing counts it.
 void worker_end(struct worker *w, struct rte_mbuf *m, enum reason reason);

@@ -53,8 +53,8 @@ class Node:
             # A kernel may be at the other end of any wire but that of a real NIC, and leave checksums to it. Under
             # af_xdp it has kept for itself what is not ours.
             punts, unfinished = port.driver == "af_packet", port.driver != "pci"
-            # Of an interface's frames the kernel keeps those that are not for it (ports.py), and nobody asks for the
-            # MAC of a virtual device that has no interface beside it.
+            # The kernel keeps an interface's frames that are not for it (ports.py, xdp/ours.bpf.c). The MAC of a
+            # virtual device without an interface beside it is nobody's.
             only_own = port.driver == "pci" or port.tap is not None
             self._dataplane.set_port(index, port.mtu, punts=punts, unfinished=unfinished, only_own=only_own)
         self._hops = NextHops(settings.ports, interfaces)

@@ -39,6 +39,7 @@ cdef extern from "bench.h" nogil:
         uint32_t table_size
         uint32_t workers
         bint cold
+        bint only_own
 
     struct bench_round:
         double worker_ns
@@ -141,11 +142,12 @@ cdef class Bench:
 
     def __cinit__(self, *, str traffic, uint32_t flows, uint32_t vips=100, uint32_t backends=100,
                   uint32_t table_size=65537, uint8_t version=4, uint16_t size=74, uint32_t new_permille=0,
-                  uint32_t workers=1, bint cold=False):
+                  uint32_t workers=1, bint cold=False, bint nic=False):
         cdef bench_config config
         cdef int error = 0
         fill_traffic(&config.generator, traffic, flows, vips, version, size, new_permille)
         config.backends, config.table_size, config.workers, config.cold = backends, table_size, workers, cold
+        config.only_own = nic
         with nogil:
             self.handle = bench_new(&config, &error)
         if self.handle == NULL:

@@ -24,10 +24,9 @@ from perf.sources.own import OwnSource, layout_option
 from perf.zeroloss import search
 
 LOADS = (10, 50, 90, 100)  # per cent of the zero-loss rate
-IDLE_LOAD, IDLE_FLOWS = (
-    1,
-    1024,
-)  # each packet by itself, its flow's entry in a cache: what is left is the node's own doing
+# Each packet by itself, and its flow's entry in a cache: what is left is the node's own doing.
+IDLE_LOAD = 1
+IDLE_FLOWS = 1024
 ROUNDS = 5
 SECONDS = 0.2
 POOL = 16384
@@ -54,7 +53,7 @@ def middle(windows: Sequence[dict[str, Any]], who: str, load: int) -> dict[str, 
     row["mpps"] = row.pop("rate") / 1e6
     row["worst_us"] = max(one["longest_us"] for one in windows)
     row["lost"] = sum(one["lost"] for one in windows) / sum(one["sent"] for one in windows)
-    return {"case": f"{load} %, {who}", "who": who, "load": load, **row}
+    return {"case": f"{load} %, {who}", "who": who, "load": load, "idle": load == IDLE_LOAD, **row}
 
 
 def overloaded(both: OwnSource, size: int, seconds: float, results: Results) -> None:

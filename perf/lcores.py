@@ -18,7 +18,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 SOURCE = 1  # lcore of the traffic source, on the first CPU
 NODE = 2  # lcore of a node that runs on one, on the last CPU
 STAGES = 3  # lcore of steering; the workers' and muxing's follow
-MEGABYTES, TESTPMD_MEGABYTES = 1400, 256
+MEGABYTES = 1400
 WITHOUT = ("--no-pci", "--no-telemetry")
 
 
@@ -31,7 +31,7 @@ def require_bench() -> None:
 def start_workers(most: int, *, hugepages: bool = False) -> None:
     """For up to so many workers at once: the first on the main lcore, number n on lcore n, each on its own CPU."""
     cpus = [CPUS[-1], *CPUS[: most - 1]]
-    _start([f"{lcore}@{cpu}" for lcore, cpu in enumerate(cpus)], hugepages=hugepages)
+    _start([f"{lcore}@{cpu}" for lcore, cpu in enumerate(cpus)], hugepages)
     os.sched_setaffinity(0, {CPUS[-1]})
 
 
@@ -45,12 +45,17 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def start_node(workers: int = 1, *, realtime: bool = False, hugepages: bool = False) -> None:
-    """For a source, a node on one lcore, and a node of stages with so many workers."""
+def start_node(
+    workers: int = 1, *, realtime: bool = False, hugepages: bool = False, beside_megabytes: int = 0
+) -> None:
+    """For a source, a node on one lcore, and a node of stages with so many workers.
+
+    `beside_megabytes`: hugepages that another process will take.
+    """
     everywhere = ",".join(map(str, CPUS))
     pinned = {SOURCE: CPUS[0], NODE: CPUS[-1]}
     pinned |= {STAGES + i: cpu for i, cpu in enumerate(stage_cpus(workers))}
-    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())], hugepages=hugepages)
+    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())], hugepages, beside_megabytes)
     os.sched_setaffinity(0, CPUS)
     if realtime:
         _take_priority()
@@ -82,10 +87,10 @@ def _take_priority() -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
-def _start(lcores: Sequence[str], *, hugepages: bool) -> None:
+def _start(lcores: Sequence[str], hugepages: bool, beside_megabytes: int = 0) -> None:
     require_bench()
     if hugepages:
-        memory.borrow(MEGABYTES + TESTPMD_MEGABYTES)
+        memory.borrow(MEGABYTES + beside_megabytes)
     from perf._bench import initialize
 
     quiet = ["--log-level", "lib.eal:error", "--log-level", "pmd.net.memif:critical"]

@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def borrow(megabytes: int) -> None:
     pages = Hugepages.read(MEMINFO.read_text())
     if pages.shortage(megabytes) and os.geteuid() == 0:
         atexit.register(RESERVED.write_text, RESERVED.read_text())
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which would end it without a word
         RESERVED.write_text(str(pages.wanted(megabytes)))
         pages = Hugepages.read(MEMINFO.read_text())
     if shortage := pages.shortage(megabytes):

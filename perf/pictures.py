@@ -80,7 +80,7 @@ def latency(written: Written, path: Path) -> None:
     kinds = (("node", "-", "o"), ("forwarder", "--", "s"))
     for key, colour in (("median_us", GREEN), ("p99_us", BLUE), ("p999_us", ORANGE), ("longest_us", RED)):
         for who, line, marker in kinds:
-            mine = [row for row in rows if row["who"] == who]
+            mine = [row for row in rows if row["who"] == who and not row["idle"]]
             label = f"{written['columns'][key].removesuffix(' us')}, {who if who == 'node' else 'plain forwarder'}"
             load, delay = [row["load"] for row in mine], [row[key] for row in mine]
             axes.plot(load, delay, line, marker=marker, color=colour, label=label)

@@ -7,9 +7,10 @@ import subprocess
 import time
 
 from perf import memory
-from perf.lcores import CPUS, TESTPMD_MEGABYTES, WITHOUT
+from perf.lcores import CPUS, WITHOUT
 
 PROGRAM = "dpdk-testpmd"
+MEGABYTES = 256
 RATE = re.compile(r"Tx-pps:\s+(\d+)")
 START_SECONDS = 20
 
@@ -29,7 +30,7 @@ def rate(device: str, forward: str, seconds: int, *, hugepages: bool) -> int:
         *memory.ARGUMENTS[hugepages],
         *WITHOUT,
         "-m",
-        str(TESTPMD_MEGABYTES),
+        str(MEGABYTES),
         *lcores,
         "--vdev",
         device,

@@ -31,7 +31,10 @@ COUNTED_FLOWS = 1 << 12  # instructions depend on what packets are, not on how m
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Traffic that a worker sees; `size` is the frame's length without check sequence, 0: mixed."""
+    """Traffic that a worker sees; `size` is the frame's length without check sequence, 0: mixed.
+
+    `nic`: frames may be for other stations, which a worker looks at for ports on PCI only.
+    """
 
     name: str
     traffic: str
@@ -44,6 +47,7 @@ class Case:
     new_permille: int = 0
     workers: int = 1
     cold: bool = False
+    nic: bool = False
 
     def bench(self) -> Bench:
         """What is measured, with its flows open."""
@@ -62,6 +66,7 @@ HOT = (
     Case("hit, IPv6, 131 k flows", "hit", 1 << 17, version=6, size=94),
     Case("hit, IPv6, 1 M flows", "hit", 1 << 20, version=6, size=94),
     Case("hit, mixed sizes", "hit", 1 << 17, size=0),
+    Case("hit, from a NIC, 131 k flows", "hit", 1 << 17, nic=True),
     Case("hit, 1500 bytes", "hit", 1 << 17, size=1514),
     Case("new flows, 131 k", "new", 1 << 17),
     Case("new flows, 1 M", "new", 1 << 20),

@@ -107,7 +107,8 @@ def arguments() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     asked = arguments().parse_args(argv)
-    source = f"own, {asked.port}" if asked.source == "own" else asked.source
+    own_source = asked.source == "own"
+    source = f"own, {asked.port}" if own_source else asked.source
     settings = {"source": source, "seconds": asked.seconds, "tries": asked.tries, "tolerate": asked.tolerate}
     results = Results(
         "zeroloss",
@@ -115,13 +116,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         | {
             "resolution": RESOLUTION,
             "realtime": asked.realtime,
-            "hugepages": asked.hugepages,
+            "hugepages": own_source and asked.hugepages,
             "layout": asked.layout,
         },
         {"case": "frame", "mpps": "Mpps", "gbits": "Gbit/s on the wire"}
         | {"forwarder_mpps": "plain forwarder Mpps", "ratio": "ratio"},
     )
-    if asked.source == "own":
+    if own_source:
         own(asked, results)
     else:
         foreign(asked, results)

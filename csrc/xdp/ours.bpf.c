@@ -124,14 +124,12 @@ INLINE u32 role6(const u8 *at)
 	return role_of(&address);
 }
 
-// A switch floods what is for other stations, and each node behind it would forward it.
+// A switch floods what is for other stations, and each node behind it would forward it; so would each with what is for all.
 INLINE int is_for_us(const u8 *frame)
 {
 	const u32 only = 0;
 	const struct station *own = map_lookup(&station, &only);
 
-	if (frame[0] & 1)
-		return 1; // broadcast or multicast
 	return own && frame[0] == own->mac[0] && frame[1] == own->mac[1] && frame[2] == own->mac[2] &&
 	       frame[3] == own->mac[3] && frame[4] == own->mac[4] && frame[5] == own->mac[5];
 }

@@ -234,6 +234,7 @@ struct bench *bench_new(const struct bench_config *config, int *error)
 		.packets = (config->cold ? POOL_COLD : POOL_HOT) * config->workers,
 		.version = traffic->version,
 		.cold = config->cold,
+		.only_own = config->only_own,
 	};
 
 	*error = -ENOMEM;

@@ -15,6 +15,7 @@ struct bench_config {
 	uint32_t table_size; // of the Maglev table; a prime
 	uint32_t workers;    // at once, the first on the main lcore, the others on the lcores from 1 on
 	bool cold;           // buffers in rotation, not the ones just given back
+	bool only_own;       // the port may bring frames for others, as a NIC does
 };
 
 struct bench;

@@ -101,7 +101,7 @@ static int make_dataplane(struct rig *r, const struct rig_config *config)
 	r->dataplane = dataplane_new(&asked, &r->pool, &r->port, 1, &error);
 	if (r->dataplane == NULL)
 		return error;
-	dataplane_set_port(r->dataplane, 0, 9216, false, false, false);
+	dataplane_set_port(r->dataplane, 0, 9216, false, false, config->only_own);
 	dataplane_set_next_hop(r->dataplane, 0, 0, (uint8_t[]){2, 0, 0, 0, 0, 9});
 	dataplane_publish(r->dataplane, r->state);
 	return 0;

@@ -30,6 +30,7 @@ struct rig_config {
 	uint32_t packets; // of the pool
 	uint8_t version;  // of the vips' addresses: 4 or 6
 	bool cold;        // no cache: each buffer comes back after all others
+	bool only_own;    // frames to another MAC than the port's are not for us
 	enum idle_policy idle;
 };
 

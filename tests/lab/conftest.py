@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from wire import PEER_ADDRESS, SERVICE, Forwarder, Wire, remove_namespaces, wait_until
+from wire import PEER_ADDRESS, Forwarder, Wire, remove_namespaces
 
 
 @pytest.fixture
@@ -30,6 +30,5 @@ def serving(wire: Wire, forwarder: Forwarder) -> Forwarder:
     """Started, with a vip of two backends, and a next hop that the kernel knows for ever."""
     wire.neighbor(PEER_ADDRESS, wire.peer_mac)
     forwarder.start()
-    assert forwarder.ask("state", state=SERVICE)["ok"]
-    wait_until(lambda: all(hop["mac"] for hop in forwarder.ask("stats")["next_hops"]), "next hops are known")
+    forwarder.serve()
     return forwarder

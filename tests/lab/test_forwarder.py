@@ -8,13 +8,9 @@ import time
 
 import pytest
 from needs import WIRE
-from packets.pieces import lengths, reassemble, sized
-from packets.world import backend_address, ether, flow
-from scapy.layers.inet import ICMP, IP
-from scapy.layers.l2 import GRE
+from packets.world import backend_address, flow
 from wire import (
     NODE,
-    NODE_ADDRESS,
     PEER,
     PEER_ADDRESS,
     SERVICE,
@@ -22,6 +18,7 @@ from wire import (
     Forwarder,
     Wire,
     inside,
+    sent_in_pieces_and_told_of_less,
     wait_until,
 )
 
@@ -89,25 +86,14 @@ def test_new_flows_leave_a_backend_within_seconds_of_its_being_over(wire: Wire, 
 
 def test_pieces_leave_by_a_kernel_interface_and_what_a_router_says_is_learned(wire: Wire, serving: Forwarder) -> None:
     """The link carries 1600 bytes, so the packet of 1590 comes whole and cannot leave so."""
-    packet = sized(1590)
-    wire.send([bytes(ether(packet))])
-    pieces = list(wire.tunneled())
-    assert lengths(pieces) == [1596, 38]
-    assert reassemble(pieces)[14 + 24 :] == bytes(packet)
-    backend = backend_address(pieces[0])
-    about = IP(src=NODE_ADDRESS, dst=backend, flags="DF", proto=47) / GRE(proto=0x0800) / bytes(4)
-    report = IP(src=PEER_ADDRESS, dst=NODE_ADDRESS) / ICMP(type=3, code=4, nexthopmtu=1400) / about
-    wire.send([bytes(ether(report))])
-    wait_until(lambda: serving.fates().get("path_mtu"), "the report has a fate")
+    backend = sent_in_pieces_and_told_of_less(wire, serving)
     stats = serving.ask("stats")
     (way,) = stats["path_mtus"]
     assert (TWO[way["backend"]], way["address"], way["mtu"]) == (backend, backend, 1400)
-    assert 595 <= way["seconds"] <= 600
-    assert stats["own"]["pieces"] == 1
-    assert stats["backends"][way["backend"]]["bytes"] == 1590
+    assert 590 <= way["seconds"] <= 600
+    assert stats["own"]["pieces"] == 2
+    assert stats["backends"][way["backend"]]["bytes"] == 2 * 1590
     assert stats["pool"]["pieces"] == {"size": 1025, "free": 1025}
-    wire.send([bytes(ether(packet))])
-    assert lengths(list(wire.tunneled())) == [1396, 238]
 
 
 @pytest.mark.parametrize("mac", ["02:00:00:00:77:77", "ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:01"])

@@ -113,7 +113,7 @@ ROWS = [
     Row("one tag", ether() / Dot1Q(vlan=7) / tcp(), True),
     Row("two tags", ether() / Dot1AD(vlan=8) / Dot1Q(vlan=7) / tcp(VIP6), True),
     Row("three tags", ether() / Dot1Q(vlan=8) / Dot1Q(vlan=7) / Dot1Q(vlan=6) / tcp(), False),
-    Row("broadcast", b"\xff" * 6 + flow(1)[6:], True),
+    Row("broadcast", b"\xff" * 6 + flow(1)[6:], False),
     Row("another MAC", bytes.fromhex("020000000003") + flow(1)[6:], False),
     Row("from a vip", ether(IP(src=VIP, dst=CLIENT) / UDP()), False),
     Row("to nobody", ether(tcp("203.0.113.1")), False),

@@ -19,7 +19,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from packets.world import BACKENDS, VIP, state, vip
+from packets.pieces import lengths, reassemble, sized
+from packets.world import BACKENDS, VIP, backend_address, ether, state, vip
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.l2 import GRE
 
 from forwarder import table_memory
 
@@ -256,6 +259,11 @@ class Forwarder:
         finally:
             asker.close()
 
+    def serve(self, service: dict[str, Any] = SERVICE) -> None:
+        """Give it a state, and wait until its next hops are known."""
+        assert self.ask("state", state=service)["ok"]
+        wait_until(lambda: all(hop["mac"] for hop in self.ask("stats")["next_hops"]), "next hops are known")
+
     def fates(self) -> dict[str, int]:
         return {fate: n for fate, n in self.ask("stats")["fates"].items() if n}
 
@@ -286,3 +294,22 @@ class Forwarder:
             self.stop(signal.SIGKILL)
         table_memory.remove(self.run_dir)
         shutil.rmtree(self.run_dir, ignore_errors=True)
+
+
+def sent_in_pieces_and_told_of_less(wire: Wire, forwarder: Forwarder) -> str:
+    """A packet too long for the tunnel leaves in pieces, a router says that 1400 bytes are the most, and the next one
+    leaves in smaller pieces. Returns the backend's address.
+    """
+    packet = sized(1590)
+    wire.send([bytes(ether(packet))])
+    pieces = list(wire.tunneled())
+    assert lengths(pieces) == [1596, 38]
+    assert reassemble(pieces)[14 + 24 :] == bytes(packet)
+    backend = backend_address(pieces[0])
+    about = IP(src=NODE_ADDRESS, dst=backend, flags="DF", proto=47) / GRE(proto=0x0800) / bytes(4)
+    report = IP(src=PEER_ADDRESS, dst=NODE_ADDRESS) / ICMP(type=3, code=4, nexthopmtu=1400) / about
+    wire.send([bytes(ether(report))])
+    wait_until(lambda: forwarder.fates().get("path_mtu"), "the report has a fate")
+    wire.send([bytes(ether(packet))])
+    assert lengths(list(wire.tunneled())) == [1396, 238]
+    return backend

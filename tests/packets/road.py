@@ -142,7 +142,7 @@ class Road:
         ports: Sequence[PortSettings] | None = None,
         mtu: int = 1500,
         punts: bool = False,
-        only_own: bool = False,
+        only_own: Sequence[int] = (),
         view: KernelView | None = None,
         pool: int = 8192,
         workers: int = 1,
@@ -188,7 +188,7 @@ class Road:
             layout=layout,
         )
         for index, port in enumerate(settings):
-            self.dataplane.set_port(index, port.mtu, punts, only_own=only_own)
+            self.dataplane.set_port(index, port.mtu, punts, only_own=index in only_own)
         self.hops = NextHops(settings, [None if view is None else i + 1 for i in range(len(settings))])
         self.hops.view = view or KernelView()
         own = {version: ip_address(address) for version, address in addresses.items()}

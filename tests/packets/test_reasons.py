@@ -275,7 +275,7 @@ WAYS: dict[str, Way] = {
     "other_port": Way(sent(tcp(dport=81))),
     "other_protocol": Way(sent(IP(src=CLIENT, dst=VIP, proto=50) / bytes(40))),
     "other_icmp": Way(sent(IP(src=CLIENT, dst=VIP) / ICMP(type=0))),
-    "other_station": Way(sent(Ether(src=GATEWAY_MAC, dst="ff:ff:ff:ff:ff:ff") / tcp(), only_own=True)),
+    "other_station": Way(sent(Ether(src=GATEWAY_MAC, dst="ff:ff:ff:ff:ff:ff") / tcp(), only_own=[0])),
     "quote_unknown": Way(sent(error(length=19))),
     "quote_not_vip": Way(sent(error(source_port=81))),
     "no_backend": Way(sent(tcp(EMPTY)), "empty"),

@@ -161,7 +161,7 @@ class FakeDataplane:
                 table = slot_table.build(vip.weights, vip.table_size)
                 backend = self.state.backends[table.names[table.slots[(hashed >> 32) % table.size]]]
                 return "own_untracked", 0, 0, encapsulated(frame, SOURCES[backend.version], backend)
-        return "other_address", 0, 0, frame
+        return "other_address", 0, 0, MAC + frame[6:]  # the data plane addresses it to itself
 
 
 def flight_over(state: dict[str, Any], gateways: str = "46", workers: int = 3) -> tuple[Canary, FakeDataplane]:
