@@ -118,13 +118,14 @@ def test_fragments_for_another_station_take_no_place_of_those_that_wait(make_roa
     assert road.dataplane.reasons()["other_station"] == 50 * len(LATER)
 
 
-def test_each_port_looks_or_does_not(make_road: Callable[..., Road]) -> None:
-    road = make_road(ports=[port_settings()] * 2, only_own=[1])
+@pytest.mark.parametrize("looks", [0, 1])
+def test_each_port_looks_or_does_not(make_road: Callable[..., Road], looks: int) -> None:
+    road = make_road(ports=[port_settings()] * 2, only_own=[looks])
     road.apply(WORLD)
     flooded = bytes(to(OTHER_MAC, tcp()))
-    road.send_by_port([flooded], 1)
+    road.send_by_port([flooded], looks)
     assert road.fates() == {"not_vip": 1}
-    road.send_by_port([flooded], 0)
+    road.send_by_port([flooded], 1 - looks)
     assert road.fates() == {"not_vip": 1, "hash_new": 1}
 
 
