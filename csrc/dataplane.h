@@ -160,9 +160,9 @@ bool dataplane_take_over(struct dataplane *d, const uint16_t *generations, const
 uint32_t dataplane_pool_need(const struct dataplane_config *config, const struct packet_pool *pool, struct port **ports,
 			     uint16_t count);
 
-// `mtu` of one port counts the outer IP packet; `punts` when a kernel sees what is not ours by itself; `unfinished` when packets may
-// come in by it whose checksums were left to a NIC; `only_own`: frames to another MAC than the port's are not for us. Before
-// the start.
+// Before the start. `mtu` of one port counts the outer IP packet; `punts` when a kernel sees what is not ours by itself;
+// `unfinished` when packets may come in by it whose checksums were left to a NIC; `only_own`: frames to another MAC than
+// the port's are not for us.
 void dataplane_set_port(struct dataplane *d, uint16_t port, uint16_t mtu, bool punts, bool unfinished, bool only_own);
 
 // Next hop `index`: where it is and by which port. One atomic store, at any time. NULL: not resolved.
@@ -186,7 +186,8 @@ void dataplane_weigh(struct dataplane *d);
 // Forget the flows of one backend, or of CONN_ALL_BACKENDS: each worker does it in slices between its bursts, and this waits for all of them.
 void dataplane_flush(struct dataplane *d, uint32_t backend);
 
-// A packet of our own through the whole road by way of `worker`: it comes back by dataplane_collect(), never sent.
+// A packet of our own through the whole road by way of `worker`: it comes back by dataplane_collect(), never sent. Whoever the
+// frame is for, it is addressed to the first port's MAC, as what arrives there is.
 int dataplane_inject(struct dataplane *d, const void *frame, uint32_t length, uint8_t worker);
 
 struct collected {

@@ -1,4 +1,4 @@
-// What stages must know of the ports, beside the ports themselves.
+// What stages must know of the ports that packets leave by, and may have come by.
 
 #ifndef MAGLEV_EGRESS_H
 #define MAGLEV_EGRESS_H
@@ -9,7 +9,7 @@
 
 #include <rte_mbuf.h>
 
-// What a worker must know of the port it sends by, or has a packet from. Written before the data plane starts.
+// Of one port. Written before the data plane starts.
 struct egress {
 	uint8_t mac[6];
 	uint16_t mtu; // of the outer IP packet
@@ -19,8 +19,8 @@ struct egress {
 	uint16_t kernel_side; // the port by which the kernel gets them (punt.h); 0: none, it sees them by itself
 } __attribute__((aligned(16)));
 
-// Whether a frame is for another station, or for many, and its port looks at that. A switch floods what it does not know, and a
-// NIC that takes everything has it too: each node that sent it on would make one packet many. `egress`: [MAX_PORTS].
+// Whether a frame is for another station, or for many, and its port looks at that. A switch floods what it does not know, and
+// a NIC that takes everything has it too: each node that sent it on would make one packet many. `egress`: [MAX_PORTS].
 static inline bool is_for_others(const struct egress *egress, const struct rte_mbuf *m)
 {
 	const struct egress *port = &egress[m->port];

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,7 +20,6 @@ SOURCE = 1  # lcore of the traffic source, on the first CPU
 NODE = 2  # lcore of a node that runs on one, on the last CPU
 STAGES = 3  # lcore of steering; the workers' and muxing's follow
 MEGABYTES = 1400
-WITHOUT = ("--no-pci", "--no-telemetry")
 
 
 def require_bench() -> None:
@@ -45,17 +45,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def start_node(
-    workers: int = 1, *, realtime: bool = False, hugepages: bool = False, beside_megabytes: int = 0
-) -> None:
-    """For a source, a node on one lcore, and a node of stages with so many workers.
-
-    `beside_megabytes`: hugepages that another process will take.
-    """
+def start_node(workers: int = 1, *, realtime: bool = False, hugepages: bool = False) -> None:
+    """For a source, a node on one lcore, and a node of stages with so many workers."""
     everywhere = ",".join(map(str, CPUS))
     pinned = {SOURCE: CPUS[0], NODE: CPUS[-1]}
     pinned |= {STAGES + i: cpu for i, cpu in enumerate(stage_cpus(workers))}
-    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())], hugepages, beside_megabytes)
+    _start([f"0@({everywhere})", *(f"{lcore}@{cpu}" for lcore, cpu in pinned.items())], hugepages)
     os.sched_setaffinity(0, CPUS)
     if realtime:
         _take_priority()
@@ -87,12 +82,10 @@ def _take_priority() -> None:
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(2))
 
 
-def _start(lcores: Sequence[str], hugepages: bool, beside_megabytes: int = 0) -> None:
+def _start(lcores: Sequence[str], hugepages: bool) -> None:
     require_bench()
-    if hugepages:
-        memory.borrow(MEGABYTES + beside_megabytes)
     from perf._bench import initialize
 
     quiet = ["--log-level", "lib.eal:error", "--log-level", "pmd.net.memif:critical"]
-    environment = [*memory.ARGUMENTS[hugepages], *WITHOUT, "-m", str(MEGABYTES), "--lcores", ",".join(lcores)]
-    initialize([*environment, *quiet])
+    with memory.borrowed(MEGABYTES) if hugepages else nullcontext():
+        initialize([*memory.arguments(MEGABYTES, hugepages=hugepages), "--lcores", ",".join(lcores), *quiet])

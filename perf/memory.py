@@ -1,16 +1,14 @@
 """What DPDK's memory is made of in a benchmark: hugepages, as on a server, or ordinary pages of 4 KB."""
 
 import argparse
-import atexit
 import os
-import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from forwarder.hugepages import Hugepages
 
-ARGUMENTS = {True: ["--in-memory"], False: ["--no-huge", "--no-shconf"]}
-"""Of DPDK, by whether it is hugepages."""
 MEMINFO, RESERVED = Path("/proc/meminfo"), Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -25,16 +23,28 @@ def option(parser: argparse.ArgumentParser, *, default: bool) -> None:
     )
 
 
-def borrow(megabytes: int) -> None:
-    """Have so much free in hugepages; the kernel gets back what it had to add when this process ends.
+def arguments(megabytes: int, *, hugepages: bool) -> list[str]:
+    """DPDK's, for so much memory, and for no more of the machine than a benchmark needs."""
+    kind = ["--in-memory"] if hugepages else ["--no-huge", "--no-shconf"]
+    return [*kind, "--no-pci", "--no-telemetry", "-m", str(megabytes)]
 
-    Ends the process with a sentence when there are too few.
+
+@contextmanager
+def borrowed(megabytes: int) -> Iterator[None]:
+    """Have so much free in hugepages while memory is taken; what is missing, root adds.
+
+    Afterwards the kernel has its old number to keep: pages that a process has beyond it are gone with the process,
+    however that ends. Ends this process with a sentence when there are too few.
     """
-    pages = Hugepages.read(MEMINFO.read_text())
-    if pages.shortage(megabytes) and os.geteuid() == 0:
-        atexit.register(RESERVED.write_text, RESERVED.read_text())
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which would end it without a word
-        RESERVED.write_text(str(pages.wanted(megabytes)))
-        pages = Hugepages.read(MEMINFO.read_text())
-    if shortage := pages.shortage(megabytes):
-        sys.exit(f"{shortage}, or say --no-hugepages.")
+    pages, before = Hugepages.read(MEMINFO.read_text()), RESERVED.read_text()
+    add = pages.shortage(megabytes) is not None and os.geteuid() == 0
+    try:
+        if add:
+            RESERVED.write_text(str(pages.wanted(megabytes)))
+            pages = Hugepages.read(MEMINFO.read_text())
+        if shortage := pages.shortage(megabytes):
+            sys.exit(f"{shortage}, or say --no-hugepages.")
+        yield
+    finally:
+        if add:
+            RESERVED.write_text(before)

@@ -197,8 +197,7 @@ def rates(asked: argparse.Namespace) -> int:
         {"case": "case", "mpps": "Mpps", "ns": "ns", "pass_ns": "pass ns", "ratio": "ratio"}
         | {"steering_ns": "steering ns", "workers_ns": "worker ns", "muxing_ns": "muxing ns"},
     )
-    beside = testpmd.MEGABYTES if testpmd.installed() else 0
-    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages, beside_megabytes=beside)
+    lcores.start_node(realtime=asked.realtime, hugepages=asked.hugepages)
     from perf._bench import Bench
 
     with ExitStack() as stack:

@@ -33,7 +33,7 @@ COUNTED_FLOWS = 1 << 12  # instructions depend on what packets are, not on how m
 class Case:
     """Traffic that a worker sees; `size` is the frame's length without check sequence, 0: mixed.
 
-    `nic`: frames may be for other stations, which a worker looks at for ports on PCI only.
+    `nic`: frames may be for other stations, which a worker looks at for a NIC only.
     """
 
     name: str

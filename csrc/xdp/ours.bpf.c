@@ -124,7 +124,7 @@ INLINE u32 role6(const u8 *at)
 	return role_of(&address);
 }
 
-// A switch floods what is for other stations, and each node behind it would forward it; so would each with what is for all.
+// A switch floods what is for other stations, and each node behind it would forward it. So would each what is for all.
 INLINE int is_for_us(const u8 *frame)
 {
 	const u32 only = 0;

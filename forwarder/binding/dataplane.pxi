@@ -191,7 +191,7 @@ cdef class Dataplane:
             c.dataplane_flush(d, which)
 
     def inject(self, bytes frame, uint8_t worker):
-        """Send a packet of our own through the road by way of `worker`; see collect()."""
+        """Send a packet of our own through the road by way of `worker`, addressed to the first port; see collect()."""
         check(c.dataplane_inject(self.get(), <const char *>frame, len(frame), worker), "inject a packet")
 
     def collect(self):
